@@ -1,0 +1,177 @@
+"""Composition root: the commands, from a configuration to what they leave in the run directory."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from hires import runs
+from hires.data.loader import StepSampler
+from hires.data.windows import windows_in_epoch
+from hires.engine.checkpointer import read, weights
+from hires.engine.display import Display, class_table, log_to, show_metrics
+from hires.engine.fabric import make_fabric
+from hires.engine.files import write_json, write_text
+from hires.engine.journal import Journal
+from hires.engine.reporter import Reporter
+from hires.engine.trainer import Routine, Trainer
+from hires.instantiate import allowed_on_command_line, instantiate
+from hires.interfaces import ImageSource, MemoryPlan
+from hires.recipe import Recipe, read_recipe
+from hires.wiring import (
+    Learner,
+    make_batches,
+    make_dataset,
+    make_evaluation,
+    make_learner,
+    make_task,
+    make_update,
+    move,
+)
+
+log = logging.getLogger(__name__)
+
+
+def train(cfg: DictConfig) -> dict[str, Any]:
+    """Trains as configured, or resumes a run; returns what it writes to result.json."""
+    console = Console()
+    log_to(console, None)
+    cfg, resumed = runs.continued(cfg)
+    recipe = read_recipe(cfg)
+    source = recipe.data.source("train")
+    run_dir = resumed or runs.new_run_dir(cfg.run_dir)
+    log_to(console, run_dir / "train.log")
+    log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
+    cfg.run_dir = str(run_dir)
+    runs.save_config(cfg, run_dir)
+    plan = make_plan(recipe)
+    write_text(run_dir / "plan.yaml", OmegaConf.to_yaml(asdict(plan)))
+    trainer = _train(cfg, recipe, source, plan, run_dir, console)
+    show_metrics(console, trainer.progress.metrics)
+    result = training_result(run_dir, trainer, plan, recipe.top.batch_size)
+    write_json(run_dir / "result.json", result)
+    log.info("Done: %s", run_dir)
+    return result
+
+
+def _train(
+    cfg: DictConfig, recipe: Recipe, source: ImageSource, plan: MemoryPlan, run_dir: Path, console: Console
+) -> Trainer:
+    loggers = list(instantiate(cfg.logger, "logger", allowed_on_command_line()).values())
+    fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
+    checkpoint = run_dir / runs.LAST
+    learner = make_learner(recipe, source.classes, fabric, resumed=checkpoint.exists())
+    dataset = make_dataset(recipe, source)
+    windows = windows_in_epoch(source, recipe.image_size, recipe.data)
+    routine = make_routine(recipe, steps_per_epoch=-(-windows // recipe.top.batch_size))
+    checkpointer = learner.checkpointer(checkpoint.parent)
+    journal = Journal(run_dir / "metrics.jsonl", loggers)
+    if checkpoint.exists():
+        checkpointer.load(checkpoint)
+        journal.rewind(learner.progress.step)
+    start = learner.progress.step
+    display = Display(console, routine.max_steps, start)
+    trainer = Trainer(
+        update=make_update(recipe, learner, plan, routine.max_steps),
+        evaluate=_validation(recipe, learner, display),
+        checkpointer=checkpointer,
+        reporter=Reporter(
+            journal=journal,
+            display=display,
+            learning_rate=lambda: learner.optimizer.param_groups[-1]["lr"],
+        ),
+        routine=routine,
+        progress=learner.progress,
+    )
+    sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps)
+    with display:
+        trainer.fit(make_batches(dataset, sampler, recipe, fabric))
+    journal.close()
+    return trainer
+
+
+def make_plan(recipe: Recipe) -> MemoryPlan:
+    """How an optimizer step of a recipe is carried out."""
+    return recipe.memory.plan(
+        batch_size=recipe.top.batch_size,
+        micro_batch_size=recipe.top.micro_batch_size,
+        image_size=recipe.image_size,
+        precision=recipe.trainer.precision,
+    )
+
+
+def make_routine(recipe: Recipe, steps_per_epoch: int) -> Routine:
+    """What happens at which step of a training."""
+    settings = recipe.trainer
+    return Routine(
+        max_steps=settings.steps(steps_per_epoch),
+        log_every=settings.log_every,
+        checkpoint_every=settings.checkpoint_every,
+        evaluate_every=recipe.evaluation.interval(steps_per_epoch),
+        metric=recipe.evaluation.metric,
+        patience=settings.patience,
+    )
+
+
+def _validation(recipe: Recipe, learner: Learner, display: Display) -> Callable[[], dict[str, float]]:
+    """Evaluates the averaged weights on the validation split; gives no metrics where there is none."""
+    if not recipe.data.has_split("val"):
+        log.info("No validation split: nothing is evaluated, and `best` is the last checkpoint")
+        return dict
+    evaluation = make_evaluation(recipe, recipe.data.source("val"), learner.fabric, display.evaluating)
+    return lambda: evaluation(learner.average.module)
+
+
+def evaluate(cfg: DictConfig) -> dict[str, Any]:
+    """Evaluates a run's weights on whole images; returns what it writes to result.json."""
+    console = Console()
+    log_to(console, None)
+    run_dir = runs.existing_run(cfg.run)
+    recipe = read_recipe(runs.with_given(runs.load_config(run_dir), cfg))
+    source = recipe.data.source(cfg.split)
+    checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
+    state = read(checkpoint)
+    fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
+    task = make_task(recipe, source.classes, load_pretrained=False)
+    task.load_state_dict(weights(state))
+    move(task, recipe, fabric)
+    with Display(console, max_steps=0) as display:
+        metrics = make_evaluation(recipe, source, fabric, display.evaluating)(task)
+    show_metrics(console, metrics)
+    folder = run_dir / "evaluate" / f"{cfg.split}-{checkpoint.stem}"
+    outcome = result("evaluate", run_dir, metrics)
+    write_json(folder / "result.json", outcome)
+    write_text(folder / "classes.csv", class_table(metrics))
+    log.info("Done: %s", folder)
+    return outcome
+
+
+def training_result(run_dir: Path, trainer: Trainer, plan: MemoryPlan, batch_size: int) -> dict[str, Any]:
+    """What result.json of a training holds."""
+    seconds, progress = trainer.stopwatch.median(), trainer.progress
+    return {
+        **result("train", run_dir, progress.metrics),
+        "best": {"metric": trainer.routine.metric, "value": progress.best, "step": progress.best_step},
+        "steps": progress.step,
+        "seconds_per_step": seconds,
+        "images_per_second": batch_size / seconds if seconds else None,
+        "plan": asdict(plan),
+    }
+
+
+def result(command: str, run_dir: Path, metrics: dict[str, float]) -> dict[str, Any]:
+    """What result.json of every command holds; what was not measured is null."""
+    peaks = {"predicted": {"allocated": None, "reserved": None}, "allocated": None, "reserved": None}
+    return {
+        "command": command,
+        "run_dir": str(run_dir),
+        "metrics": metrics,
+        "peak_bytes": peaks,
+        "seconds_per_step": None,
+        "images_per_second": None,
+        "plan": None,
+    }

@@ -1,0 +1,145 @@
+"""The `hires` command: `hires NAME overrides...` runs one @hydra.main function a command."""
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib import import_module
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from hires import __version__, cli_check, cli_errors, cli_help, instantiate
+from hires.cli_compose import Request, parse
+from hires.errors import ConfigError, HiresError
+
+COMMANDS = {
+    "train": "Train a model, or continue a stopped run.",
+    "evaluate": "Evaluate a trained run on whole images at native resolution.",
+}
+"""Name of a command, which is that of its config file and of its function in hires.build, and what it does."""
+
+_FULL_ERROR = "HYDRA_FULL_ERROR"
+
+
+def main() -> int:
+    """Runs what sys.argv asks for; the exit code is 0, 1 (error), 2 (wrong key or value), 130 (interrupted)."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        print(cli_help.overview(COMMANDS))
+        return 0
+    if name == "--version":
+        print(f"hires {__version__}")
+        return 0
+    if name in ("-sc", "--shell-completion"):
+        return _complete([name, *arguments])
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        print(f"{name}: no such command; {hint}allowed: {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return run_command(name, arguments)
+
+
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Runs one command with its overrides and flags. A bug's exception passes; all others end in a line."""
+    run: _Run | None = None
+    request: Request | None = None
+    try:
+        request = parse(name, arguments)
+        if request.flags.help:
+            print(cli_help.command_help(request, COMMANDS[name]))
+            return 0
+        cli_errors.check_overrides(request)
+        run = _Run(request)
+        return run()
+    except KeyboardInterrupt:
+        return 130
+    except HiresError as error:
+        return _report(error, str(error))
+    except cli_errors.CONFIG_ERRORS as error:
+        if request is None or (run and run.failed):
+            raise
+        return _report(error, cli_errors.explain(error, request))
+
+
+class _Run:
+    """One call of hydra.main, which may run several jobs."""
+
+    def __init__(self, request: Request):
+        self.request = request
+        self.argv, self.full_error = sys.argv, os.environ.get(_FULL_ERROR)
+        self.code = 0
+        self.failed = False
+
+    def __call__(self) -> int:
+        start = hydra.main(
+            version_base="1.3", config_path=str(self.request.folders[0]), config_name=self.request.command
+        )
+        # Hydra reads sys.argv and knows no command name; what it raises is explained by us.
+        with _process([self.argv[0], *self.request.arguments()], "1"):
+            start(self.job)()
+        return self.code
+
+    def job(self, cfg: DictConfig) -> None:
+        # Process launchers replay sys.argv: it is the user's again before any work starts.
+        with _process(self.argv, self.full_error):
+            try:
+                self._work(cfg)
+            except HiresError as error:
+                job = f"job {HydraConfig.get().job.num}: " if self.request.flags.multirun else ""
+                self.code = max(self.code, _report(error, f"{job}{error}"))
+            except Exception:
+                self.failed = True
+                raise
+
+    def _work(self, cfg: DictConfig) -> None:
+        cli_check.check(cfg, self.request)
+        instantiate.check(cfg, "", instantiate.allowed_on_command_line())
+        getattr(import_module("hires.build"), self.request.command.replace("-", "_"))(cfg)
+
+
+@contextmanager
+def _process(argv: list[str], full_error: str | None) -> Iterator[None]:
+    """The process's command line and hydra's error mode, for a while."""
+    before = sys.argv, os.environ.get(_FULL_ERROR)
+    sys.argv = argv
+    _set_full_error(full_error)
+    try:
+        yield
+    finally:
+        sys.argv = before[0]
+        _set_full_error(before[1])
+
+
+def _set_full_error(value: str | None) -> None:
+    if value is None:
+        os.environ.pop(_FULL_ERROR, None)
+    else:
+        os.environ[_FULL_ERROR] = value
+
+
+def _report(error: Exception, message: str) -> int:
+    """Prints one line, after the traceback where that was asked for, and gives the exit code."""
+    if "1" in (os.environ.get(_FULL_ERROR), os.environ.get("HIRES_DEBUG")):
+        traceback.print_exception(error)
+    print(" ".join(message.split()), file=sys.stderr)
+    return 1 if isinstance(error, HiresError) and not isinstance(error, ConfigError) else 2
+
+
+def _complete(arguments: list[str]) -> int:
+    """Shell completion: hydra's script asks `hires -sc query=SHELL` with the line in COMP_LINE."""
+    executable, *words = os.environ.get("COMP_LINE", "hires").split(" ")
+    if "query" in arguments[-1] and (not words or words[0] not in COMMANDS):
+        print(" ".join(COMMANDS))
+        return 0
+    name = words[0] if words else next(iter(COMMANDS))
+    os.environ["COMP_LINE"] = " ".join([executable, *words[1:]])
+    return run_command(name, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Checks of a composed configuration that need no torch: known keys, missing values, interpolations.
+
+The schema is the command's own YAML file and, for mappings with `_target_`, what the target takes
+(see instantiate.check): a mistyped key is refused wherever it comes from.
+"""
+
+from typing import Any, cast
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from hires.cli_compose import Request
+from hires.cli_help import comments_of
+from hires.errors import ConfigError
+from hires.instantiate import TARGET, missing_keys, unknown_key
+
+EXAMPLES = {
+    "run": "run=runs/demo/2025-01-31_12-00-00",
+    "data.root": "data.root=/data/vessels",
+    "data.classes": "'data.classes={background: 0, vessel: 255}'",
+}
+
+
+def check(cfg: DictConfig, request: Request) -> None:
+    """Raises ConfigError for the first key or value that cannot be right, whatever it is used for."""
+    plain = OmegaConf.to_container(cfg, resolve=False)
+    assert isinstance(plain, dict)
+    path = request.file(request.config_name)
+    schema = OmegaConf.to_container(OmegaConf.load(path), resolve=False) if path else None
+    if isinstance(schema, dict):
+        check_keys(plain, schema, _groups())
+    missing = next(missing_keys(plain), None)
+    if missing:
+        comment = comments_of(request).get(missing, "")
+        example = EXAMPLES.get(missing, f"{missing}=...")
+        raise ConfigError(
+            f"{missing}: must be given, for example {example}{f' ({comment})' if comment else ''}"
+        )
+    check_interpolations(cfg)
+
+
+def check_keys(plain: dict[Any, Any], schema: dict[Any, Any], groups: set[str]) -> None:
+    """Top-level keys are those of the command's file and its groups; a group describes parts by `_target_`."""
+    own = {key: value for key, value in schema.items() if key not in ("defaults", "hydra")}
+    for key, value in plain.items():
+        if key not in own and key not in groups:
+            raise ConfigError(unknown_key("", str(key), sorted({*own, *groups})))
+        if not isinstance(value, dict) or TARGET in value:
+            continue
+        for name, child in value.items():
+            if isinstance(own.get(key), dict) and own[key] and name not in own[key]:
+                raise ConfigError(unknown_key(str(key), str(name), list(own[key])))
+            if key not in own and child is not None and not (isinstance(child, dict) and TARGET in child):
+                raise ConfigError(f"{key}.{name}: got {child!r}, allowed: a mapping with {TARGET}")
+    for key in [*own, *_chosen_groups(schema)]:
+        if key not in plain:
+            raise ConfigError(f"{key}: has been removed, but is needed")
+
+
+def check_interpolations(cfg: DictConfig) -> None:
+    """Raises ConfigError that names the key whose `${...}` leads nowhere."""
+    try:
+        OmegaConf.to_container(cfg, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
+
+
+def _groups() -> set[str]:
+    """Groups that the files choose from; one that was added with + on the command line is no key."""
+    hydra = HydraConfig.get()
+    overrides = cast(list[str], OmegaConf.to_container(hydra.overrides.task, resolve=False))
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    added = {o.key_or_group for o in parsed if o.is_add() and not isinstance(o.value(), dict)}
+    chosen = {str(group) for group, option in hydra.runtime.choices.items() if option}
+    return {group for group in chosen - added - {"experiment"} if "/" not in group}
+
+
+def _chosen_groups(schema: dict[Any, Any]) -> list[str]:
+    """Groups in a file's defaults list that are neither optional nor overrides of another file's choice."""
+    entries = [entry for entry in schema.get("defaults", []) if isinstance(entry, dict)]
+    return [str(key) for entry in entries for key in entry if " " not in str(key) and "/" not in str(key)]

@@ -1,0 +1,121 @@
+"""What was asked on a command line, and its configuration composed outside of hydra.main.
+
+Help and error messages need the configuration without running anything; nothing here imports torch.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from hires.errors import ConfigError
+
+
+def config_dir() -> Path:
+    """The folder of the configs: inside the package when installed from a wheel, else the checkout's."""
+    package = Path(__file__).resolve().parent
+    packaged = package / "_configs"
+    return packaged if packaged.is_dir() else package.parent / "configs"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command with its arguments."""
+
+    command: str
+    flags: Namespace
+    parser: ArgumentParser
+
+    @property
+    def overrides(self) -> list[str]:
+        return list(self.flags.overrides)
+
+    @property
+    def config_name(self) -> str:
+        return self.flags.config_name or self.command
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where config files are looked for, the first one wins."""
+        given = (self.flags.config_path or config_dir(), self.flags.config_dir)
+        return [Path(folder).resolve() for folder in given if folder]
+
+    def arguments(self) -> list[str]:
+        """The arguments with flags first: hydra's parser refuses overrides after a flag."""
+        words: list[str] = []
+        for action in self.parser._actions:
+            value = getattr(self.flags, action.dest, action.default)
+            if action.option_strings and value != action.default and action.dest != "config_path":
+                words += [action.option_strings[0]] + ([] if value is True else [str(value)])
+        return words + self.overrides
+
+    def file(self, config: str) -> Path | None:
+        """The YAML file of a config such as `trainer/default`."""
+        found = (folder / f"{config}.yaml" for folder in self.folders)
+        return next((path for path in found if path.is_file()), None)
+
+    @contextmanager
+    def loader(self) -> Iterator[ConfigLoader]:
+        """Hydra's config loader on the folders of this request."""
+        running, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
+        try:
+            with hydra.initialize_config_dir(str(self.folders[0]), version_base="1.3"):
+                yield GlobalHydra.instance().config_loader()
+        finally:
+            GlobalHydra.instance().hydra = running
+
+    def compose(self, overrides: Sequence[str]) -> DictConfig:
+        """The composed configuration, with hydra's own node. Raises hydra's exceptions."""
+        with self.loader():
+            return hydra.compose(self.config_name, self._searched(overrides), return_hydra_config=True)
+
+    def parts(self, overrides: Sequence[str]) -> list[tuple[str, str]]:
+        """(config, package) of every file of a composition, in the order in which they are merged."""
+        with self.loader() as loader:
+            result = loader.compute_defaults_list(self.config_name, self._searched(overrides), RunMode.RUN)
+        return [(d.config_path, d.package or "") for d in result.defaults if d.config_path]
+
+    def groups(self) -> dict[str, list[str]]:
+        """Group: options. Files named `base` are parts of others, not options."""
+        folders = [path for root in self.folders if root.is_dir() for path in sorted(root.iterdir())]
+        return {
+            name: sorted(
+                {f.stem for p in folders if p.name == name for f in p.glob("*.yaml") if f.stem != "base"}
+            )
+            for name in sorted({p.name for p in folders if p.is_dir()})
+        }
+
+    def _searched(self, overrides: Sequence[str]) -> list[str]:
+        extra = [f"hydra.searchpath=['file://{folder}']" for folder in self.folders[1:]]
+        return [*extra, *overrides]
+
+
+def parse(command: str, arguments: Sequence[str]) -> Request:
+    """Reads a command's arguments as hydra would, in any order. Raises ConfigError for a wrong flag."""
+    parser = get_args_parser()
+    flags = [option for action in parser._actions for option in action.option_strings]
+
+    def error(message: str) -> NoReturn:
+        words = message.removeprefix("unrecognized arguments: ").split()
+        if not message.startswith("unrecognized") or not words[0].startswith("-"):
+            raise ConfigError(f"hires {command}: {message}")
+        near = get_close_matches(words[0], flags, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(f"{words[0]}: no such flag; {hint}allowed: {', '.join(flags)}")
+
+    parser.error = error  # type: ignore[method-assign]
+    parsed = parser.parse_intermixed_args(list(arguments))
+    for option, folder in (("--config-dir", parsed.config_dir), ("--config-path", parsed.config_path)):
+        if folder and not Path(folder).is_dir():
+            raise ConfigError(f"{option}: got {folder}, which is not a directory")
+    return Request(command, parsed, parser)

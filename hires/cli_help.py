@@ -1,0 +1,206 @@
+"""Writes `hires NAME --help`: the groups with their options and every knob with its default and comment."""
+
+import shutil
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+from omegaconf import OmegaConf
+
+from hires.cli_compose import Request
+
+EXAMPLES = {
+    "train": (
+        ("hires train experiment=demo", "the built-in demo, a few minutes on two CPU cores"),
+        (
+            "hires train data=mask_folder data.root=DIR 'data.classes={background: 0, crack: 255}'",
+            "your own images and masks",
+        ),
+        ("hires train -m experiment=demo optimizer.lr=1e-3,3e-4 seed=0,1", "a sweep: four runs"),
+    ),
+    "evaluate": (
+        ("hires evaluate run=runs/demo/2025-01-31_12-00-00", "the best checkpoint on the validation images"),
+        ("hires evaluate run=RUN split=test checkpoint=last", "the last weights on the test images"),
+        ("hires evaluate run=RUN evaluation.window=1024 evaluation.overlap=0.5", "larger windows"),
+    ),
+}
+
+FLAGS = (
+    ("-m", "run once for every combination of comma-separated values"),
+    ("--config-dir DIR", "also look for options in DIR, for example DIR/experiment/mine.yaml"),
+    ("--cfg job", "print the composed configuration instead of running (-p trainer: a part of it)"),
+    ("--info defaults", "print which files it is composed of"),
+    ("--hydra-help", "more flags, of Hydra itself"),
+)
+
+QUOTES = (
+    "A value with = or other special characters needs inner quotes: resume='\"runs/a=b\"'. "
+    "A key that is not there yet, in a mapping that takes any, needs a +: +optimizer.arguments.amsgrad=true."
+)
+
+
+def overview(commands: dict[str, str]) -> str:
+    """What `hires` alone prints: one line a command."""
+    width = max(map(len, commands))
+    lines = [f"  {name:{width}}  {text}" for name, text in commands.items()]
+    tail = ["", "hires NAME --help shows its options. hires --version prints the version."]
+    return "\n".join(["hires NAME [GROUP=OPTION ...] [KEY=VALUE ...]", "", *lines, *tail])
+
+
+def command_help(request: Request, summary: str) -> str:
+    """The whole help of a command, with the choices that were made on its command line."""
+    cfg = request.compose(request.overrides)
+    chosen = {str(k): v for k, v in cfg.hydra.runtime.choices.items() if "/" not in str(k)}
+    plain = OmegaConf.to_container(cfg, resolve=False)
+    assert isinstance(plain, dict)
+    plain.pop("hydra")
+    comments = comments_of(request)
+    knobs = dict(_knobs(plain, comments))
+    options = {
+        group: names for group, names in request.groups().items() if group in chosen and len(names) > 0
+    }
+    usage = f"hires {request.command} {'[GROUP=OPTION ...] ' if options else ''}[KEY=VALUE ...] [FLAGS]"
+    sections = [summary, "", f"Usage: {usage}", "", "Examples:"]
+    for line, text in EXAMPLES.get(request.command, ()):
+        sections += [f"  {line}", f"      {text}"]
+    sections += ["", "Flags:", *(line for flag, text in FLAGS for line in _entry(flag, text))]
+    if options:
+        sections += ["", "Groups (* chosen):", *_group_lines(request, options, chosen)]
+    sections += ["", "Knobs:", *(line for k, v in knobs.items() for line in _knob(k, v, comments))]
+    sections += _further(request, options, set(_paths(plain)))
+    return "\n".join([*sections, "", *textwrap.wrap(QUOTES, _width())])
+
+
+def comments_of(request: Request) -> dict[str, str]:
+    """Dotted key: the comment above it, over every file that the request is composed of."""
+    found: dict[str, str] = {}
+    for config, package in request.parts(request.overrides):
+        path = request.file(config)
+        if path:
+            _, comments, _ = read_comments(path)
+            prefix = f"{package}." if package else ""
+            found.update({prefix + key: text for key, text in comments.items() if text})
+    return found
+
+
+def read_comments(path: Path) -> tuple[str, dict[str, str], dict[str, str]]:
+    """A YAML file's header comment, its keys with their comments, and its keys with their values as text.
+
+    The first comment of a file is its header and belongs to no key.
+    """
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if not line.startswith("# @package")), 0)
+    header = lines[start][1:].strip() if lines and lines[start].startswith("#") else ""
+    comments: dict[str, str] = {}
+    values: dict[str, str] = {}
+
+    def walk(node: Any, prefix: str) -> None:
+        for key, value in node.value:
+            if key.value.startswith("_") or (not prefix and key.value in ("defaults", "hydra")):
+                continue
+            name = prefix + key.value
+            comments[name] = _above(lines, key.start_mark.line, start + 1 if header else start)
+            if isinstance(value, yaml.MappingNode) and value.value:
+                walk(value, name + ".")
+            else:
+                values[name] = text[value.start_mark.index : value.end_mark.index].strip()
+
+    root = yaml.compose(text)
+    if isinstance(root, yaml.MappingNode):
+        walk(root, "")
+    return header, comments, values
+
+
+def _above(lines: list[str], line: int, first: int) -> str:
+    """The comment lines directly above a line, joined."""
+    top = line
+    while top > first and lines[top - 1].lstrip().startswith("#"):
+        top -= 1
+    return " ".join(text.strip().lstrip("#").strip() for text in lines[top:line])
+
+
+def _knobs(node: dict[Any, Any], comments: dict[str, str], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted key, its value as YAML); a mapping with knobs of its own is a heading without a value."""
+    for key, value in node.items() if prefix else sorted(node.items(), key=_is_mapping):
+        name = f"{prefix}{key}"
+        if str(key).startswith("_"):
+            continue
+        has_knobs = not prefix or any(known.startswith(f"{name}.") for known in comments)
+        if isinstance(value, dict) and value and (has_knobs or "_target_" in value):
+            yield name, ""
+            yield from _knobs(value, comments, f"{name}.")
+        else:
+            yield name, _flow(value)
+
+
+def _is_mapping(item: tuple[Any, Any]) -> bool:
+    return isinstance(item[1], dict)
+
+
+def _paths(node: Any, prefix: str = "") -> Iterator[str]:
+    for key, value in node.items() if isinstance(node, dict) else ():
+        yield f"{prefix}{key}"
+        yield from _paths(value, f"{prefix}{key}.")
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, str):
+        return value or '""'
+    text: str = yaml.safe_dump(
+        value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
+    )
+    return text.removesuffix("...\n").strip()
+
+
+def _knob(key: str, value: str, comments: dict[str, str]) -> list[str]:
+    comment = comments.get(key, "")
+    if not value:
+        return _entry(f"{key}:", comment) if comment else []
+    return _entry(f"{key}={value}", comment)
+
+
+def _entry(head: str, text: str) -> list[str]:
+    return [*_wrapped(head, "  ", "    "), *_wrapped(text, "      ", "      ")]
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _width(),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _group_lines(request: Request, options: dict[str, list[str]], chosen: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for group, names in options.items():
+        for name in names:
+            path = request.file(f"{group}/{name}")
+            header = read_comments(path)[0] if path else ""
+            lines += _entry(f"{group}={name}{' *' if chosen.get(group) == name else ''}", header)
+    return lines
+
+
+def _further(request: Request, options: dict[str, list[str]], known: set[str]) -> list[str]:
+    """Knobs that only options bring which are not chosen."""
+    lines: list[str] = []
+    for group, names in options.items():
+        for name in names if group != "experiment" else ():
+            path = request.file(f"{group}/{name}")
+            _, comments, values = read_comments(path) if path else ("", {}, {})
+            new = {k: v for k, v in values.items() if f"{group}.{k}" not in known}
+            if new:
+                lines += ["", f"Further knobs with {group}={name}:"]
+            for key, value in new.items():
+                lines += _entry(f"{group}.{key}={' '.join(value.split())}", comments[key])
+    return lines
+
+
+def _width() -> int:
+    return min(max(shutil.get_terminal_size().columns, 60), 120)

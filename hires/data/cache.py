@@ -1,0 +1,117 @@
+"""Keeps decoded arrays as memory-mapped files, so that a window is read without decoding its whole file."""
+
+import hashlib
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+log = logging.getLogger(__name__)
+
+Decode = Callable[[Path], np.ndarray]
+_FORMAT = 1  # raise when decoding changes, so that older entries are no longer found
+_STALE_SECONDS = 3600
+
+
+class NoCache:
+    """Decodes every time."""
+
+    def load(self, path: Path, decode: Decode, variant: str = "") -> np.ndarray:
+        """What `decode(path)` returns."""
+        return decode(path)
+
+
+class DecodedCache(NoCache):
+    """A folder of `.npy` files of at most `gib` GiB, shared by any number of processes.
+
+    Several processes that write at the same moment may exceed the budget by one array each.
+    """
+
+    def __init__(self, folder: str | Path, gib: float):
+        self.folder, self.budget = Path(folder).expanduser(), int(gib * 2**30)
+        self._writes = True
+
+    def load(self, path: Path, decode: Decode, variant: str = "") -> np.ndarray:
+        """The decoded file: a read-only memory map, or the array itself where it could not be kept.
+
+        `variant` names what the result depends on besides the file. Errors of `decode` pass through.
+        """
+        try:
+            entry = self._entry(path, variant)
+        except OSError:
+            return decode(path)  # it knows best how to say what is wrong with the file
+        kept = _open(entry)
+        if kept is not None:
+            return kept
+        array = decode(path)
+        if self._writes and self._write(entry, array):
+            kept = _open(entry)
+        return array if kept is None else kept
+
+    def _entry(self, path: Path, variant: str) -> Path:
+        stat = os.stat(path)
+        key = repr((os.path.abspath(path), stat.st_size, stat.st_mtime_ns, _FORMAT, variant))
+        return self.folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogateescape')).hexdigest()[:40]}.npy"
+
+    def _write(self, entry: Path, array: np.ndarray) -> bool:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if _folder_bytes(self.folder) + array.nbytes > self.budget:
+                self._stop(
+                    logging.INFO, "is full: decoding the rest each time; raise data.cache_gib or empty it"
+                )
+                return False
+            _write_whole(entry, array)
+        except OSError as error:
+            self._stop(logging.WARNING, f"cannot be written ({error.strerror or error}): going on without it")
+            return False
+        return True
+
+    def _stop(self, level: int, why: str) -> None:
+        self._writes = False
+        log.log(level, "cache %s (%.1f GiB) %s", self.folder, self.budget / 2**30, why)
+
+
+def open_cache(folder: str | Path, gib: float) -> NoCache:
+    """A cache of at most `gib` GiB, or one that keeps nothing for 0."""
+    return DecodedCache(folder, gib) if gib > 0 else NoCache()
+
+
+def _open(entry: Path) -> np.ndarray | None:
+    try:
+        return np.load(entry, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None  # absent, or damaged from outside: it is decoded and written again
+
+
+def _write_whole(entry: Path, array: np.ndarray) -> None:
+    handle, beside = tempfile.mkstemp(dir=entry.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, entry)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Bytes of all files; removes what a process that was killed left half written."""
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            try:
+                stat = entry.stat()
+                if entry.name.endswith(".tmp") and time.time() - stat.st_mtime > _STALE_SECONDS:
+                    os.unlink(entry.path)
+                else:
+                    total += stat.st_size
+            except FileNotFoundError:
+                continue  # another process renamed or removed it meanwhile
+    return total

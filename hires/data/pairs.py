@@ -1,0 +1,113 @@
+"""Finds image and mask files by globs and pairs those whose wildcards matched the same text."""
+
+import glob
+import logging
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from hires.interfaces import DataError
+
+log = logging.getLogger(__name__)
+
+_WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]")
+_SHOWN = 5  # names in an error message
+
+
+class Pair(NamedTuple):
+    """An image and its mask, as paths relative to the root, and the key that both share."""
+
+    key: str
+    image: str
+    mask: str
+
+
+def find_pairs(root: Path, images: str, masks: str) -> list[Pair]:
+    """Pairs in order of their image paths. Raises DataError for what cannot be paired."""
+    image_keys, mask_keys = find(root, images, "images"), find(root, masks, "masks")
+    lonely = [path for key, path in image_keys.items() if key not in mask_keys]
+    if lonely:
+        raise DataError(
+            f"{root}: {len(lonely)} image(s) without mask: {some(lonely)}; masks are looked for "
+            f"as {masks!r}: add the masks, or narrow data.images"
+        )
+    unused = [path for key, path in mask_keys.items() if key not in image_keys]
+    if unused:
+        log.warning("%s: %d mask(s) without image are not used: %s", root, len(unused), some(unused))
+    pairs = [Pair(key, path, mask_keys[key]) for key, path in image_keys.items()]
+    return sorted(pairs, key=lambda pair: pair.image)
+
+
+def find(root: Path, pattern: str, what: str) -> dict[str, str]:
+    """Files below `root` that match, by key. `what` is the setting's name. Raises DataError."""
+    if not root.is_dir():
+        problem = "is not a folder" if root.exists() else "no such folder"
+        raise DataError(f"{root}: {problem}; point data.root= (or data_dir=) at the data set")
+    keyed: dict[str, str] = {}
+    for path in _files(root, pattern):
+        key = key_of(path, pattern)
+        if key in keyed:
+            raise DataError(
+                f"{root}: {keyed[key]} and {path} have the same key {key!r}: one of them must go, "
+                f"or data.{what} must match only one"
+            )
+        keyed[key] = path
+    if not keyed:
+        raise DataError(f"{root}: no file matches data.{what}={pattern!r} (upper and lower case differ)")
+    return keyed
+
+
+def _files(root: Path, pattern: str) -> list[str]:
+    found = sorted(set(glob.glob(pattern, root_dir=root, recursive=True)))
+    files = [path.replace(os.sep, "/") for path in found if not (root / path).is_dir()]
+    if len(files) < len(found) and not pattern.endswith("**"):
+        log.warning("%s: %d folder(s) match %r and are skipped", root, len(found) - len(files), pattern)
+    return files
+
+
+def key_of(path: str, pattern: str) -> str:
+    """What the wildcards of `pattern` matched in `path`, without the file's extension.
+
+    Parts are joined by / where the pattern has one between them, by + where other text stands there, and
+    directly where they touch. Example: `a/images/7.jpg` by `*/images/*.jpg` gives `a/7`.
+    """
+    match = glob_regex(pattern).fullmatch(path)
+    if match is None:
+        raise ValueError(f"{path!r} does not match {pattern!r}")
+    end = len(os.path.splitext(path)[0])
+    key, last = "", 0
+    for group in range(1, match.re.groups + 1):
+        start, stop = match.start(group), min(match.end(group), end)
+        if start >= stop:
+            continue
+        part, between = path[start:stop], path[last:start]
+        if key and between and not key.endswith("/"):
+            key += "/" if "/" in between else "+"
+        key, last = key + part, stop
+    return key or os.path.splitext(os.path.basename(path))[0]
+
+
+def glob_regex(pattern: str) -> re.Pattern[str]:
+    """A glob as a regular expression that captures every wildcard; `**/` may match nothing."""
+    parts, at = [], 0
+    for wildcard in _WILDCARD.finditer(pattern):
+        parts.append(re.escape(pattern[at : wildcard.start()]))
+        parts.append(_captured(wildcard.group()))
+        at = wildcard.end()
+    return re.compile("".join(parts) + re.escape(pattern[at:]), re.DOTALL)
+
+
+def _captured(wildcard: str) -> str:
+    simple = {"**/": "((?:[^/]+/)*)", "**": "(.*)", "*": "([^/]*)", "?": "([^/])"}
+    if wildcard in simple:
+        return simple[wildcard]
+    inside = wildcard[1:-1].replace("\\", "\\\\")
+    return f"([{'^' + inside[1:] if inside.startswith('!') else inside}])"
+
+
+def some(names: Iterable[str]) -> str:
+    """The first few names for a message."""
+    listed = list(names)
+    return ", ".join(listed[:_SHOWN]) + (", ..." if len(listed) > _SHOWN else "")

@@ -1,0 +1,59 @@
+"""Settings that every data set reader shares, and what training asks of a source of masks."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
+
+import numpy as np
+
+from hires.data.cache import NoCache, open_cache
+from hires.interfaces import ImageSource
+from hires.settings import Bounds, Settings
+
+
+class SegmentationSource(ImageSource, Protocol):
+    """An ImageSource whose target is `mask`, (H, W) uint8 class indices or IGNORE."""
+
+    def mask(self, index: int) -> np.ndarray:
+        """The whole mask without reading the image; maybe a read-only memory map. Raises DataError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSettings(Settings):
+    """Which windows training sees."""
+
+    focus: Annotated[float, Bounds(0, 1)] = 0.5  # share of windows placed on a pixel of a rare class
+    focus_classes: tuple[str, ...] | None = None  # default: all but the most frequent class
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings(Settings, ABC):
+    """Base of every reader's settings.
+
+    `channels`: what the network gets: 3 shows gray images as three equal channels, 1 turns RGB into gray.
+    """
+
+    root: str  # folder of the data set
+    fit: Literal["window", "resize"] = "window"
+    window: WindowSettings = field(default_factory=WindowSettings)
+    windows_per_epoch: Annotated[int, Bounds(1)] | None = None
+    channels: Literal[1, 3] = 3
+    workers: Annotated[int, Bounds(0)] = 2  # processes that load data; 0 loads in the main process
+    cache_gib: Annotated[float, Bounds(0)] = 4.0  # GiB of decoded images kept on disk; 0 keeps none
+    cache_dir: str = "~/.cache/hires"
+
+    @abstractmethod
+    def source(self, split: str) -> ImageSource:
+        """The images of one split. Raises DataError for files, ConfigError for settings."""
+
+    @abstractmethod
+    def has_split(self, split: str) -> bool:
+        """Whether the settings name images for a split."""
+
+    def root_path(self) -> Path:
+        return Path(self.root).expanduser()
+
+    def cache(self) -> NoCache:
+        """The cache of decoded files, or one that keeps nothing."""
+        return open_cache(self.cache_dir, self.cache_gib)

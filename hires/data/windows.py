@@ -1,0 +1,105 @@
+"""Training samples: windows at native resolution, or whole images resized; functions of their index."""
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from hires.data.augment import Augment
+from hires.data.focus import ClassIndex
+from hires.data.settings import DataSettings, SegmentationSource, WindowSettings
+from hires.interfaces import IGNORE, ImageSource, Sample
+from hires.ops.padding import pad_to, resize_mask, resize_to_fit
+from hires.ops.windows import random_window, window_around
+
+Size = tuple[int, int]
+_PLACE, _AUGMENT, _ORDER = range(3)  # independent random streams of one sample
+
+
+def windows_in_epoch(source: ImageSource, image_size: Size, settings: DataSettings) -> int:
+    """Samples in one epoch: as many windows as cover the area of all images, or every image once."""
+    if settings.windows_per_epoch is not None:
+        return settings.windows_per_epoch
+    if settings.fit == "resize":
+        return len(source)
+    return math.ceil(int(image_areas(source).sum()) / math.prod(image_size))
+
+
+def image_areas(source: ImageSource) -> np.ndarray:
+    """Pixels of every image, (images,) int64."""
+    return np.array([math.prod(source.size(index)) for index in range(len(source))], np.int64)
+
+
+class TrainingDataset(Dataset[Sample], ABC):
+    """Samples by (epoch, index): uint8 image (C, H, W) and mask (H, W) of exactly `image_size`.
+
+    A sample depends on (seed, epoch, index) and nothing else, whichever process makes it. An index may
+    lie beyond the epoch's count.
+    """
+
+    def __init__(self, source: SegmentationSource, image_size: Size, augment: Augment, seed: int):
+        self.source, self.image_size, self.augment, self.seed = source, image_size, augment, seed
+
+    @abstractmethod
+    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, np.ndarray]:
+        """Name, image (H, W, C) and mask (H, W), neither larger than `image_size`."""
+
+    def __getitem__(self, key: tuple[int, int]) -> Sample:
+        epoch, index = key
+        name, image, mask = self.view(epoch, index)
+        # padded before augmentation, which then always sees the full size
+        arrays = {"image": pad_to(image, *self.image_size), "mask": pad_to(mask, *self.image_size, IGNORE)}
+        arrays = self.augment(arrays, self.words(_AUGMENT, epoch, index))
+        image = np.ascontiguousarray(arrays["image"].transpose(2, 0, 1))
+        mask = np.ascontiguousarray(arrays["mask"])
+        return Sample(torch.from_numpy(image), {"mask": torch.from_numpy(mask)}, name)
+
+    def words(self, stream: int, epoch: int, index: int) -> list[int]:
+        """What seeds one random stream of one sample."""
+        return [self.seed, stream, epoch, index]
+
+
+class WindowDataset(TrainingDataset):
+    """Windows at native resolution; a share `settings.focus` of them holds a pixel of a focus class.
+
+    The other windows fall on an image in proportion to its area, uniformly within it.
+    """
+
+    def __init__(
+        self,
+        source: SegmentationSource,
+        image_size: Size,
+        settings: WindowSettings,
+        augment: Augment,
+        seed: int,
+    ):
+        super().__init__(source, image_size, augment, seed)
+        self._area_ends = np.cumsum(image_areas(source))
+        self._classes = ClassIndex(source, settings.focus_classes) if settings.focus > 0 else None
+        self._focus = settings.focus if self._classes else 0.0
+
+    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(self.words(_PLACE, epoch, index))
+        if self._classes is not None and rng.random() < self._focus:
+            image_index, y, x = self._classes.pick(rng)
+            window = window_around((y, x), self.source.size(image_index), self.image_size, rng)
+        else:
+            pixel = rng.integers(self._area_ends[-1])
+            image_index = int(np.searchsorted(self._area_ends, pixel, side="right"))
+            window = random_window(self.source.size(image_index), self.image_size, rng)
+        image, target = self.source.read(image_index, window)
+        return self.source.name(image_index), image, target["mask"]
+
+
+class ResizeDataset(TrainingDataset):
+    """Whole images, resized to fit; every epoch shows each image once, in another order."""
+
+    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, np.ndarray]:
+        turn, position = divmod(index, len(self.source))
+        order = np.random.default_rng(self.words(_ORDER, epoch, turn)).permutation(len(self.source))
+        image_index = int(order[position])
+        image, target = self.source.read(image_index)
+        image, size = resize_to_fit(image, self.image_size)
+        return self.source.name(image_index), image, resize_mask(target["mask"], size)

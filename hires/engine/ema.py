@@ -1,0 +1,62 @@
+"""Averaged weights that are evaluated instead of the trained ones."""
+
+from typing import Any, Protocol
+
+from timm.utils import ModelEmaV3
+from torch import nn
+
+
+class Averaged(Protocol):
+    """What the loop needs of averaged weights."""
+
+    @property
+    def module(self) -> nn.Module:
+        """The task to evaluate."""
+
+    def update(self, task: nn.Module, step: int) -> None: ...
+
+    def state_dict(self) -> dict[str, Any] | None: ...
+
+    def load_state_dict(self, state: dict[str, Any] | None) -> None: ...
+
+
+class NoAverage:
+    """No average: the trained weights themselves are evaluated."""
+
+    def __init__(self, task: nn.Module):
+        self.module = task
+
+    def update(self, task: nn.Module, step: int) -> None:
+        pass
+
+    def state_dict(self) -> None:
+        return None
+
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        pass
+
+
+class ExponentialAverage:
+    """Exponential moving average of parameters and buffers, with timm's warm-up of the decay."""
+
+    def __init__(self, task: nn.Module, decay: float):
+        self._average = ModelEmaV3(task, decay=decay, use_warmup=True)
+
+    @property
+    def module(self) -> nn.Module:
+        return self._average.module
+
+    def update(self, task: nn.Module, step: int) -> None:
+        self._average.update(task, step=step)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.module.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        if state is not None:
+            self.module.load_state_dict(state)
+
+
+def make_average(task: nn.Module, decay: float | None) -> Averaged:
+    """The average of a task's weights, made before anything wraps the task."""
+    return NoAverage(task) if decay is None else ExponentialAverage(task, decay)

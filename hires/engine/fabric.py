@@ -1,0 +1,37 @@
+"""Device and precision of a run, by Lightning Fabric."""
+
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.plugins import MixedPrecision, Precision
+
+from hires.interfaces import Batch, ConfigError
+
+
+def make_fabric(accelerator: str, precision: str, loggers: list[object] | None = None) -> Fabric:
+    """A launched Fabric on one device. Raises ConfigError when the device is not there."""
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("trainer.accelerator: cuda, but torch finds no CUDA device here; use cpu or auto")
+    plugin = precision_plugin(precision, accelerator)
+    fabric = Fabric(accelerator=accelerator, devices=1, plugins=plugin, loggers=loggers)  # type: ignore[arg-type]
+    fabric.launch()
+    return fabric
+
+
+def precision_plugin(precision: str, device: str) -> Precision:
+    """The plugin itself rather than its name: for the name, Fabric turns 16-mixed on a CPU into bf16."""
+    if precision == "32-true":
+        return Precision()
+    return MixedPrecision(precision, device=device)  # type: ignore[arg-type]
+
+
+class Place:
+    """Brings a batch to a device in a memory format."""
+
+    def __init__(self, device: torch.device, channels_last: bool):
+        self.device = device
+        self.memory_format = torch.channels_last if channels_last else torch.contiguous_format
+
+    def __call__(self, batch: Batch) -> Batch:
+        return batch.to(self.device, memory_format=self.memory_format)

@@ -1,0 +1,104 @@
+"""Optimizers and learning-rate schedules of timm."""
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol
+
+import torch
+from timm.optim import create_optimizer_v2, list_optimizers
+from timm.scheduler import create_scheduler_v2
+from timm.scheduler.scheduler import Scheduler
+from torch import nn
+
+from hires.interfaces import ConfigError
+from hires.settings import Bounds, SettingError, Settings
+
+Rate = Annotated[float, Bounds(0)]
+
+
+@dataclass(frozen=True)
+class OptimizerSettings(Settings):
+    """A timm optimizer. Weight decay leaves out biases and normalisation layers."""
+
+    name: str = "adamw"
+    lr: Rate = 1e-3
+    weight_decay: Rate = 0.05
+    layer_decay: Annotated[float, Bounds(0, 1)] | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name not in list_optimizers():
+            raise SettingError("name", self.name, f"one of timm's optimizers: {', '.join(list_optimizers())}")
+
+    def build(self, task: nn.Module) -> torch.optim.Optimizer:
+        """The optimizer of the parameters that train, in groups by timm's rules."""
+        try:
+            return create_optimizer_v2(
+                task,
+                opt=self.name,
+                lr=self.lr,
+                weight_decay=self.weight_decay,
+                layer_decay=self.layer_decay,
+                **self.arguments,
+            )
+        except TypeError as error:
+            raise ConfigError(f"optimizer.arguments: {error}") from error
+
+
+class Schedule(Protocol):
+    """Sets the learning rate after each step; a subset of timm's schedulers."""
+
+    def step_update(self, num_updates: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class SchedulerSettings(Settings):
+    """A timm schedule over optimizer steps with a linear warm-up."""
+
+    name: str = "cosine"
+    warmup_steps: Annotated[int, Bounds(0)] = 50
+    warmup_lr: Rate = 1e-6
+    min_lr: Rate = 1e-6
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def build(self, optimizer: torch.optim.Optimizer, max_steps: int) -> Schedule:
+        """The schedule of a training of `max_steps` steps; a warm-up of more than half of it is cut to half."""
+        warmup = min(self.warmup_steps, max_steps // 2)
+        if self.name == "constant":
+            return ConstantSchedule(optimizer, warmup_t=warmup, warmup_lr_init=self.warmup_lr)
+        self._check_arguments()
+        schedule, _ = create_scheduler_v2(
+            optimizer,
+            sched=self.name,
+            num_epochs=max_steps,
+            updates_per_epoch=1,
+            step_on_epochs=False,
+            warmup_epochs=warmup,
+            warmup_lr=self.warmup_lr,
+            min_lr=self.min_lr,
+            **self.arguments,
+        )
+        if schedule is None:
+            raise SettingError("scheduler.name", self.name, "cosine, poly, step, multistep, tanh, constant")
+        schedule.step_update(0)
+        return schedule
+
+    def _check_arguments(self) -> None:
+        known = set(inspect.signature(create_scheduler_v2).parameters)
+        for name in self.arguments:
+            if name not in known:
+                raise ConfigError(f"scheduler.arguments.{name}: no such argument, allowed: {', '.join(sorted(known))}")
+
+
+class ConstantSchedule(Scheduler):
+    """The peak learning rate after a linear warm-up."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, warmup_t: int, warmup_lr_init: float):
+        super().__init__(optimizer, param_group_field="lr", t_in_epochs=False)
+        self.warmup_t, self.warmup_lr_init = warmup_t, warmup_lr_init
+        self.step_update(0)
+
+    def _get_lr(self, t: int) -> list[float]:
+        share = min(1.0, t / self.warmup_t) if self.warmup_t else 1.0
+        return [self.warmup_lr_init + share * (peak - self.warmup_lr_init) for peak in self.base_values]

@@ -1,0 +1,112 @@
+"""Where a training stands, and what its log lines average: both are saved in a checkpoint."""
+
+import math
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+
+class RunningMean:
+    """Mean of named scalars since the last reading; they stay on their device until then."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, Tensor] = {}
+        self.count = 0
+
+    def add(self, values: Mapping[str, Tensor]) -> None:
+        self.count += 1
+        for name, value in values.items():
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+    def take(self) -> dict[str, float]:
+        """The means by name; starts again."""
+        means = {name: float(total) / self.count for name, total in self.sums.items()}
+        self.sums, self.count = {}, 0
+        return means
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sums": self.sums, "count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.sums, self.count = dict(state["sums"]), state["count"]
+
+
+class Progress:
+    """Steps done, the last and the best evaluation, and the losses since the last log line."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.best: float | None = None
+        self.best_step = 0
+        self.stale = 0  # evaluations since the best
+        self.metrics: dict[str, float] = {}  # of the last evaluation
+        self.losses = RunningMean()
+
+    def judge(self, value: float) -> bool:
+        """Takes in the value of an evaluation; true when it is the best so far."""
+        better = not math.isnan(value) and (self.best is None or value > self.best)
+        if better:
+            self.best, self.best_step, self.stale = value, self.step, 0
+        else:
+            self.stale += 1
+        return better
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**self.__dict__, "losses": self.losses.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.losses.load_state_dict(state["losses"])
+        self.__dict__.update({name: value for name, value in state.items() if name != "losses"})
+
+
+class Stopwatch:
+    """Seconds per step, waiting for data and evaluation excluded; the first steps do not count.
+
+    Read only where the host has just waited for the device, so that it is right for asynchronous devices too.
+    """
+
+    WARMUP_STEPS = 5
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.steps = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begins an interval, forgetting what was not read."""
+        self._begin, self._excluded, self._interval_steps = time.perf_counter(), 0.0, 0
+
+    def waiting(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The items; the time in which they are fetched is excluded."""
+        iterator = iter(items)
+        while True:
+            begin = time.perf_counter()
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            self._excluded += time.perf_counter() - begin
+            yield item
+
+    def stepped(self) -> None:
+        self.steps += 1
+        self._interval_steps += 1
+        if self.steps == self.WARMUP_STEPS:
+            self.start()
+
+    def read(self) -> float | None:
+        """Seconds per step since `start` or the last reading; None without a step."""
+        if not self._interval_steps:
+            return None
+        seconds = (time.perf_counter() - self._begin - self._excluded) / self._interval_steps
+        if self.steps > self.WARMUP_STEPS:
+            self.rates.append(seconds)
+        self.start()
+        return seconds
+
+    def median(self) -> float | None:
+        """Median over the intervals read; None when the training was too short."""
+        return statistics.median(self.rates) if self.rates else None

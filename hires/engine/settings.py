@@ -1,0 +1,62 @@
+"""Settings of the training loop and of evaluation."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from hires.interfaces import ConfigError
+from hires.settings import Bounds, SettingError, Settings
+
+Count = Annotated[int, Bounds(1)]
+Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
+Accelerator = Literal["auto", "cpu", "cuda"]
+Side = Annotated[int, Bounds(32)]
+
+
+@dataclass(frozen=True)
+class TrainerSettings(Settings):
+    """How long and how to train. One of `max_steps` and `max_epochs` must be given; the earlier one ends it."""
+
+    max_steps: Count | None = None
+    max_epochs: Count | None = None
+    precision: Precision = "32-true"
+    accelerator: Accelerator = "auto"
+    clip_grad_norm: Annotated[float, Bounds(0)] | None = None
+    ema_decay: Annotated[float, Bounds(0, 1)] | None = None
+    channels_last: bool = True
+    compile: bool = False
+    log_every: Count = 10
+    checkpoint_every: Count = 500
+    patience: Count | None = None
+
+    def steps(self, steps_per_epoch: int) -> int:
+        """Optimizer steps of the whole training."""
+        limits = [self.max_steps, self.max_epochs and self.max_epochs * steps_per_epoch]
+        given = [limit for limit in limits if limit]
+        if not given:
+            raise ConfigError("trainer: give trainer.max_steps or trainer.max_epochs")
+        return min(given)
+
+
+@dataclass(frozen=True)
+class EvaluationSettings(Settings):
+    """How whole images are evaluated, and how often during training."""
+
+    every: str | Count | None = "1ep"
+    metric: str = "mIoU"
+    fit: Literal["window", "resize"] = "window"
+    window: Side | tuple[Side, Side] | None = None
+    overlap: Annotated[float, Bounds(0, 0.9)] = 0.25
+    batch_size: Count = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.interval(1)
+
+    def interval(self, steps_per_epoch: int) -> int | None:
+        """Steps between two evaluations; None: only at the end."""
+        if self.every is None or isinstance(self.every, int):
+            return self.every
+        count, unit = self.every[:-2], self.every[-2:]
+        if unit != "ep" or not count.isdigit() or int(count) == 0:
+            raise SettingError("every", self.every, "steps (500), epochs (1ep), or null")
+        return int(count) * steps_per_epoch

@@ -1,0 +1,95 @@
+"""The training loop, the same for every task."""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hires.engine.checkpointer import Checkpointer
+from hires.engine.progress import Progress, Stopwatch
+from hires.engine.reporter import Reporter
+from hires.interfaces import ConfigError, Sample
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Routine:
+    """What happens at which optimizer step."""
+
+    max_steps: int
+    log_every: int
+    checkpoint_every: int
+    evaluate_every: int | None  # None: only at the end
+    metric: str  # decides which evaluation is best; larger is better
+    patience: int | None  # evaluations without a better one before the end; None: no end
+
+    def evaluates(self, step: int) -> bool:
+        return step == self.max_steps or bool(self.evaluate_every and step % self.evaluate_every == 0)
+
+    def logs(self, step: int) -> bool:
+        return step == self.max_steps or step % self.log_every == 0
+
+    def saves(self, step: int) -> bool:
+        return step == self.max_steps or step % self.checkpoint_every == 0
+
+
+class Trainer:
+    """Runs optimizer steps, logs, evaluates and saves.
+
+    `update` trains on one optimizer batch and returns its losses; `evaluate` returns metrics by name, none
+    without a validation split. After a resume, `progress` stands at the step of the checkpoint.
+    """
+
+    def __init__(
+        self,
+        *,
+        update: Callable[[list[Sample]], dict[str, Tensor]],
+        evaluate: Callable[[], dict[str, float]],
+        checkpointer: Checkpointer,
+        reporter: Reporter,
+        routine: Routine,
+        progress: Progress,
+    ):
+        self.update, self.evaluate = update, evaluate
+        self.checkpointer, self.reporter = checkpointer, reporter
+        self.routine, self.progress = routine, progress
+        self.stopwatch = Stopwatch()
+
+    def fit(self, batches: Iterable[list[Sample]]) -> None:
+        """Trains on the batches, one optimizer step each, until they end or nothing improves any more."""
+        self.stopwatch.start()
+        for samples in self.stopwatch.waiting(batches):
+            self.progress.losses.add(self.update(samples))
+            self.progress.step += 1
+            self.stopwatch.stepped()
+            self._after_step(len(samples))
+            if self.routine.patience and self.progress.stale >= self.routine.patience:
+                log.info("No better %s in %d evaluations: stopping", self.routine.metric, self.progress.stale)
+                break
+
+    def _after_step(self, batch_size: int) -> None:
+        step = self.progress.step
+        self.reporter.stepped(step)
+        if self.routine.logs(step):
+            losses = self.progress.losses.take()
+            self.reporter.trained(step, losses, self.stopwatch.read(), batch_size)
+        if self.routine.evaluates(step):
+            self._evaluate()
+        elif self.routine.saves(step):
+            self.checkpointer.save("last")
+            self.stopwatch.start()
+
+    def _evaluate(self) -> None:
+        metrics = self.progress.metrics = self.evaluate()
+        better = bool(metrics) and self.progress.judge(self._value(metrics))
+        if metrics:
+            self.reporter.evaluated(self.progress.step, metrics, self.routine.metric)
+        self.checkpointer.save("last", *(["best"] if better else []))
+        self.stopwatch.start()
+
+    def _value(self, metrics: dict[str, float]) -> float:
+        if self.routine.metric not in metrics:
+            raise ConfigError(f"evaluation.metric: got {self.routine.metric}, allowed: {', '.join(metrics)}")
+        return metrics[self.routine.metric]

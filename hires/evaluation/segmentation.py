@@ -1,0 +1,49 @@
+"""Scores of semantic segmentation, accumulated in bands of rows at native resolution."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from hires.evaluation.confusion import ConfusionMatrix
+
+
+class LabelRows(NamedTuple):
+    """Predicted classes of full rows of an image."""
+
+    top: int  # the first row
+    labels: np.ndarray  # (rows, width) uint8
+
+
+class SegmentationEvaluator:
+    """mIoU, accuracy, and IoU and Dice of each class, from one confusion matrix of all pixels.
+
+    A class that is neither in truth nor in prediction has no score (NaN) and does not count in the mean.
+    `majority_mIoU` is what predicting the most frequent class everywhere would score.
+    """
+
+    def __init__(self, classes: tuple[str, ...]):
+        self.classes = classes
+        self.reset()
+
+    def reset(self) -> None:
+        self.confusion = ConfusionMatrix(len(self.classes))
+
+    def update(self, part: LabelRows, target: Mapping[str, np.ndarray]) -> None:
+        self.confusion.update(part.labels, target["mask"][part.top : part.top + len(part.labels)])
+
+    def compute(self) -> dict[str, float]:
+        iou, dice = self.confusion.iou(), self.confusion.dice()
+        scores = {
+            "mIoU": mean(iou),
+            "majority_mIoU": mean(self.confusion.majority().iou()),
+            "accuracy": self.confusion.accuracy(),
+        }
+        scores |= {f"IoU/{name}": float(value) for name, value in zip(self.classes, iou, strict=True)}
+        return scores | {f"Dice/{name}": float(value) for name, value in zip(self.classes, dice, strict=True)}
+
+
+def mean(values: np.ndarray) -> float:
+    """Mean of the values that are numbers; NaN without any."""
+    numbers = values[~np.isnan(values)]
+    return float(numbers.mean()) if len(numbers) else float("nan")

@@ -1,0 +1,127 @@
+"""Value types, protocols and errors that every layer shares. Imports nothing of hires but errors."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hires.errors import ConfigError as ConfigError  # noqa: PLC0414
+from hires.errors import DataError as DataError  # noqa: PLC0414
+from hires.errors import HiresError as HiresError  # noqa: PLC0414
+
+IGNORE = 255
+"""The mask value that no loss and no metric counts: padding, unlabelled pixels."""
+
+Target = dict[str, Tensor]
+"""The truth of one sample. Segmentation: `mask`, (H, W) uint8 class indices or IGNORE."""
+
+
+class Window(NamedTuple):
+    """A crop at native resolution, in pixels of the decoded, orientation-corrected image."""
+
+    y: int
+    x: int
+    height: int
+    width: int
+
+
+class View(NamedTuple):
+    """What the network sees of an image: `window`, shown as `height` x `width` pixels.
+
+    The tensor may be larger: everything below and to the right of the view is padding.
+    """
+
+    window: Window
+    height: int
+    width: int
+
+
+class Sample(NamedTuple):
+    """One training sample as a loader yields it."""
+
+    image: Tensor  # (C, H, W) uint8 or uint16
+    target: Target
+    name: str  # the file it comes from, for messages
+
+
+class Batch(NamedTuple):
+    """Samples of one size, collated."""
+
+    images: Tensor  # (B, C, H, W) uint8 or uint16
+    targets: list[Target]
+
+    def to(self, device: torch.device, memory_format: torch.memory_format = torch.preserve_format) -> "Batch":
+        """The same batch on a device; the memory format is that of the images."""
+        targets = [{key: value.to(device, non_blocking=True) for key, value in t.items()} for t in self.targets]
+        return Batch(self.images.to(device, non_blocking=True, memory_format=memory_format), targets)
+
+
+@dataclass(frozen=True)
+class DataLimits:
+    """The worst that the data can bring: what an example batch must reach."""
+
+    max_objects: int = 0
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How one optimizer step is carried out within the memory at hand."""
+
+    micro_batch_size: int  # samples in one forward and backward
+    accumulation_steps: int  # forwards and backwards per optimizer step
+    image_size: tuple[int, int]  # (height, width) that the network sees, pixels
+    precision: str  # 32-true, bf16-mixed, 16-mixed
+
+
+class ImageSource(Protocol):
+    """The images of one split with their truth, whatever the files look like."""
+
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int: ...
+
+    def name(self, index: int) -> str:
+        """Path of the image relative to the data set's root."""
+
+    def size(self, index: int) -> tuple[int, int]:
+        """(height, width) in pixels after orientation, without decoding the image."""
+
+    def read(self, index: int, window: Window | None = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Image (H, W, C) and its target, both of the window or whole. Raises DataError."""
+
+
+class Task(Protocol):
+    """A model with its loss and post-processing; an `nn.Module` in practice."""
+
+    def normalizers(self, targets: list[Target]) -> dict[str, Tensor]:
+        """What the losses of these targets are divided by; adds up over disjoint lists."""
+
+    def __call__(self, batch: Batch, normalizers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Losses by name: sums over the batch divided by the normalizers of the whole optimizer batch."""
+
+    def predict(self, batch: Batch) -> Iterable[Any]:
+        """One raw prediction for each image of the batch."""
+
+    def stitch(self, size: tuple[int, int], predictions: Iterable[tuple[View, Any]]) -> Iterator[Any]:
+        """Merges the predictions of an image's views, in row order, into parts for an evaluator."""
+
+    def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
+        """The most demanding batch of `size` samples that data within the limits can bring."""
+
+    def stages(self) -> dict[str, tuple[str, ...]]:
+        """Module names by stage: stem, stage1..stage4, neck, decoder, head, loss."""
+
+
+class Evaluator(Protocol):
+    """Accumulates one data set's score in memory that does not grow with the images."""
+
+    def reset(self) -> None: ...
+
+    def update(self, part: Any, target: Mapping[str, np.ndarray]) -> None:
+        """Counts one part that a task's `stitch` gave, against the whole image's target."""
+
+    def compute(self) -> dict[str, float]:
+        """Metrics by name."""

@@ -1,0 +1,1 @@
+"""What a training step occupies, and how it is made to fit."""

@@ -1,0 +1,25 @@
+"""Decides how an optimizer step is carried out within the memory at hand."""
+
+from dataclasses import dataclass
+
+from hires.interfaces import ConfigError, MemoryPlan
+from hires.settings import Settings
+
+
+@dataclass(frozen=True)
+class FixedPlanner(Settings):
+    """Takes the micro-batch as it is given."""
+
+    def plan(
+        self, *, batch_size: int, micro_batch_size: int | None, image_size: tuple[int, int], precision: str
+    ) -> MemoryPlan:
+        """The plan of a step. Raises ConfigError when the micro-batch is larger than the batch."""
+        micro = micro_batch_size or batch_size
+        if micro > batch_size:
+            raise ConfigError(f"micro_batch_size: got {micro}, allowed: at most batch_size, {batch_size}")
+        return MemoryPlan(
+            micro_batch_size=micro,
+            accumulation_steps=-(-batch_size // micro),
+            image_size=image_size,
+            precision=precision,
+        )

@@ -1,0 +1,1 @@
+"""Pure functions on boxes, windows and padding."""

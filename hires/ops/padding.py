@@ -1,0 +1,46 @@
+"""Padding and resizing arrays to the size that the network sees. Content stays at the top left."""
+
+import cv2
+import numpy as np
+
+
+def pad_to(array: np.ndarray, height: int, width: int, value: int | None = None) -> np.ndarray:
+    """Pads (H, W) or (H, W, C) below and to the right to `height` x `width` pixels.
+
+    `value` fills the new pixels; without it they mirror the content (as often as needed, so that even a
+    single pixel fills any size). Returns the array itself where nothing is to be padded.
+    Raises ValueError if the array is larger than asked.
+    """
+    below, right = height - array.shape[0], width - array.shape[1]
+    if below < 0 or right < 0:
+        raise ValueError(f"cannot pad {array.shape[:2]} to the smaller {(height, width)}")
+    if below == 0 and right == 0:
+        return array
+    pads = [(0, below), (0, right)] + [(0, 0)] * (array.ndim - 2)
+    if value is None:
+        return np.pad(array, pads, mode="reflect")
+    return np.pad(array, pads, mode="constant", constant_values=value)
+
+
+def fitted_size(size: tuple[int, int], limit: tuple[int, int]) -> tuple[int, int]:
+    """The largest (height, width) with the aspect of `size` that lies within `limit`; at least 1 pixel."""
+    scale = min(limit[0] / size[0], limit[1] / size[1])
+    height, width = (min(most, max(1, round(side * scale))) for side, most in zip(size, limit, strict=True))
+    return height, width
+
+
+def resize_to_fit(image: np.ndarray, limit: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
+    """Resizes an image (H, W, C) to the largest size within `limit` that keeps its aspect.
+
+    Shrinks by area averages, enlarges bilinearly. Returns the image, not padded, and its (height, width).
+    """
+    height, width = fitted_size(image.shape[:2], limit)
+    shrinks = height < image.shape[0] or width < image.shape[1]
+    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    resized = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=how)
+    return resized.reshape(height, width, *image.shape[2:]), (height, width)  # cv2 drops a single channel
+
+
+def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resizes a mask (H, W) to `size` (height, width) by the nearest pixel."""
+    return cv2.resize(np.ascontiguousarray(mask), size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)

@@ -1,0 +1,89 @@
+"""The settings of a run as checked objects: what `build` reads out of a configuration."""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from hires.data.augment import Augment
+from hires.data.settings import DataSettings
+from hires.engine.optimizer import OptimizerSettings, SchedulerSettings
+from hires.engine.settings import EvaluationSettings, TrainerSettings
+from hires.instantiate import allowed_on_command_line, instantiate
+from hires.interfaces import ConfigError
+from hires.memory.planner import FixedPlanner
+from hires.models.backbone import BackboneSettings
+from hires.settings import Bounds, Settings
+
+Count = Annotated[int, Bounds(1)]
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopLevel(Settings):
+    """The keys of a training that belong to no group."""
+
+    image_size: Count | tuple[Count, Count]
+    batch_size: Count
+    micro_batch_size: Count | None
+    seed: Annotated[int, Bounds(0)]
+    init_from: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that a training is made of."""
+
+    top: TopLevel
+    data: DataSettings
+    backbone: BackboneSettings
+    model: Any
+    task: Any
+    augmentation: Augment
+    optimizer: OptimizerSettings
+    scheduler: SchedulerSettings
+    trainer: TrainerSettings
+    evaluation: EvaluationSettings
+    memory: FixedPlanner
+
+    @property
+    def image_size(self) -> Size:
+        """(height, width) that the network sees in training, pixels."""
+        return as_size(self.top.image_size)
+
+    @property
+    def window(self) -> Size:
+        """(height, width) that the network sees in evaluation, pixels."""
+        return as_size(self.evaluation.window or self.top.image_size)
+
+
+def read_recipe(cfg: DictConfig) -> Recipe:
+    """The recipe of a configuration. Raises ConfigError for the first thing that is wrong in it."""
+    allow = allowed_on_command_line()
+    top = {field.name: _plain(cfg[field.name]) for field in fields(TopLevel)}
+    groups = [field.name for field in fields(Recipe) if field.name != "top"]
+    recipe = Recipe(
+        top=instantiate({"_target_": "hires.recipe.TopLevel", **top}, ""),
+        **{group: instantiate(cfg[group], group, allow) for group in groups},
+    )
+    if recipe.data.channels != recipe.backbone.in_channels:
+        raise ConfigError(
+            f"backbone.in_channels: got {recipe.backbone.in_channels}, but data.channels is {recipe.data.channels}"
+        )
+    return recipe
+
+
+def check_multiple(key: str, size: Size, stride: int) -> None:
+    """Raises ConfigError unless both sides are multiples of a model's stride."""
+    if any(side % stride for side in size):
+        near = [max(stride, round(side / stride) * stride) for side in size]
+        raise ConfigError(f"{key}: got {list(size)}, allowed: multiples of {stride}, for example {near}")
+
+
+def as_size(value: int | Size) -> Size:
+    """One side of a square, or (height, width), as (height, width)."""
+    return (value, value) if isinstance(value, int) else value
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value

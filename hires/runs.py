@@ -1,0 +1,148 @@
+"""Run directories: where they lie, what they keep of their configuration, how a run is found again."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from hires.engine.files import write_text
+from hires.interfaces import ConfigError, DataError
+
+CONFIG, LAST = "config.yaml", "checkpoints/last.pt"
+
+
+def new_run_dir(given: str | None) -> Path:
+    """A new directory: the one given, or runs/<experiment>/<timestamp>, never one that another run holds.
+
+    The jobs of a sweep share its directory. Raises ConfigError when the one given already holds a run.
+    """
+    if given is None:
+        return _exclusive(_default_run_dir())
+    run_dir = Path(given).expanduser()
+    if (run_dir / CONFIG).exists():
+        raise ConfigError(f"run_dir: {run_dir} holds a run already; use resume={given}, or another directory")
+    run_dir.mkdir(parents=True, exist_ok=True)
+    return run_dir
+
+
+def _default_run_dir() -> Path:
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+        return Path(HydraConfig.get().sweep.dir) / str(HydraConfig.get().job.num)
+    return Path("runs") / _experiment() / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+
+
+def _exclusive(wanted: Path) -> Path:
+    """Creates the directory, or one with a number behind its name when another process was first."""
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    candidate, number = wanted, 1
+    while True:
+        try:
+            candidate.mkdir()
+            return candidate
+        except FileExistsError:
+            number += 1
+            candidate = wanted.with_name(f"{wanted.name}-{number}")
+
+
+def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
+    """The configuration to train with, and the run to resume if there is one.
+
+    A resumed run has its own configuration, with what the command line changes in it.
+    """
+    run_dir = _find_run(cfg.resume) if cfg.resume else None
+    if run_dir is None:
+        return cfg, None
+    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    changes = [override for override in overrides if not override.startswith(("resume=", "allow_targets="))]
+    return _changed(load_config(run_dir), changes), run_dir
+
+
+def _find_run(given: str) -> Path | None:
+    """A run directory, or for `auto` the newest of the experiment (None when there is none)."""
+    if given != "auto":
+        return existing_run(given)
+    runs = [path.parent.parent for path in (Path("runs") / _experiment()).glob(f"*/{LAST}")]
+    return max(runs, key=lambda run: ((run / LAST).stat().st_mtime, run.name), default=None)
+
+
+def _experiment() -> str:
+    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    return choices.get("experiment") or "default"
+
+
+def existing_run(given: str) -> Path:
+    """A run directory that was given by name. Raises DataError when it is none."""
+    run_dir = Path(given).expanduser()
+    if not (run_dir / CONFIG).is_file():
+        raise DataError(f"{run_dir}: not a run directory, it has no {CONFIG}; give one that `hires train` made")
+    return run_dir
+
+
+def save_config(cfg: DictConfig, run_dir: Path) -> None:
+    """Writes config.yaml: interpolations stay, paths that depend on the working directory become absolute."""
+    saved = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))
+    saved.data_dir = os.path.abspath(os.path.expanduser(cfg.data_dir))
+    saved.run_dir = os.path.abspath(run_dir)
+    saved.resume = None
+    write_text(run_dir / CONFIG, OmegaConf.to_yaml(saved))
+
+
+def load_config(run_dir: Path) -> DictConfig:
+    """The configuration of a run. Raises DataError when the file is not one."""
+    path = run_dir / CONFIG
+    try:
+        cfg = OmegaConf.load(path)
+    except (OSError, ValueError, OmegaConfBaseException) as error:
+        raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # the YAML parser's own errors, whose package is not ours to import
+        raise DataError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(cfg, DictConfig) or "data" not in cfg:
+        raise DataError(f"{path}: not the configuration of a training")
+    cfg.run_dir = str(run_dir)
+    return cfg
+
+
+def _changed(cfg: DictConfig, overrides: list[str]) -> DictConfig:
+    """A run's configuration with `key=value` overrides from the command line.
+
+    Raises ConfigError for other kinds of override and for keys that the configuration does not have.
+    """
+    for override in overrides:
+        key, _, _ = override.partition("=")
+        if OmegaConf.select(cfg, key, default=_ABSENT) is _ABSENT:
+            raise ConfigError(f"{key}: the run has no such key, so resuming cannot change it")
+        if OmegaConf.is_config(OmegaConf.select(cfg, key)):
+            raise ConfigError(f"{key}: resuming changes single values only, such as trainer.max_steps=2000")
+    return OmegaConf.merge(cfg, OmegaConf.from_dotlist(overrides))  # type: ignore[return-value]
+
+
+_ABSENT = object()
+
+
+def checkpoint_path(run_dir: Path, name: str) -> Path:
+    """The file of a checkpoint: best, last, or a path. `best` is `last` in a run that evaluated nothing."""
+    if name not in ("best", "last"):
+        return Path(name).expanduser()
+    path = run_dir / "checkpoints" / f"{name}.pt"
+    return path if path.exists() or name == "last" else run_dir / LAST
+
+
+def weights_path(given: str) -> Path:
+    """The file of weights to start from: a checkpoint, or the best one of a run directory."""
+    path = Path(given).expanduser()
+    return checkpoint_path(path, "best") if path.is_dir() else path
+
+
+def with_given(cfg: DictConfig, given: DictConfig) -> DictConfig:
+    """A run's configuration with the values that a command gives for `data_dir`, `evaluation`, `trainer`."""
+    if given.data_dir is not None:
+        cfg.data_dir = given.data_dir
+    for group in ("evaluation", "trainer"):
+        for key, value in given[group].items():
+            if value is not None:
+                cfg[group][key] = value
+    return cfg

@@ -1,0 +1,153 @@
+"""Makes the parts of a training or evaluation from a recipe and connects them."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from hires.data.loader import StepLoader, StepSampler, make_loader
+from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
+from hires.engine.checkpointer import Checkpointer, load_matching, read, weights
+from hires.engine.ema import Averaged, make_average
+from hires.engine.evaluate import Views, evaluate
+from hires.engine.fabric import Place
+from hires.engine.progress import Progress
+from hires.engine.step import Updater, train_step
+from hires.interfaces import ConfigError, ImageSource, MemoryPlan
+from hires.recipe import Recipe, check_multiple
+from hires.runs import weights_path
+
+Evaluation = Callable[[Any], dict[str, float]]
+
+
+def make_task(recipe: Recipe, classes: tuple[str, ...], *, load_pretrained: bool) -> nn.Module:
+    """The task of a recipe, on the CPU; with pretrained weights unless a checkpoint replaces them anyway."""
+    settings = recipe.backbone
+    brings_statistics = settings.pretrained or settings.weights is not None
+    if not load_pretrained:
+        settings = replace(settings, pretrained=False, weights=None)
+    count = recipe.model.num_classes or len(classes)
+    if count != len(classes):
+        raise ConfigError(f"model.num_classes: got {count}, but the data has {len(classes)}: {', '.join(classes)}")
+    network = recipe.model.build(settings.build(), count, pretrained=brings_statistics)
+    check_multiple("image_size", recipe.image_size, network.stride)
+    check_multiple("evaluation.window", recipe.window, network.stride)
+    return recipe.task.build(network, count)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """What learns: the parts of a training that a checkpoint restores, on their device."""
+
+    fabric: Fabric
+    task: nn.Module
+    average: Averaged
+    optimizer: Any
+    progress: Progress
+
+    def checkpointer(self, folder: Path) -> Checkpointer:
+        parts = {
+            "task": self.task,
+            "ema": self.average,
+            "optimizer": self.optimizer,
+            "precision": self.fabric.strategy.precision,
+            "progress": self.progress,
+        }
+        return Checkpointer(folder, parts)
+
+
+def make_learner(recipe: Recipe, classes: tuple[str, ...], fabric: Fabric, *, resumed: bool) -> Learner:
+    """A learner before its first step; a resumed one still lacks the state of its checkpoint."""
+    seed_everything(recipe.top.seed)
+    task = make_task(recipe, classes, load_pretrained=not resumed)
+    if recipe.top.init_from and not resumed:
+        load_matching(task, weights(read(weights_path(recipe.top.init_from))), recipe.top.init_from)
+    move(task, recipe, fabric)
+    average = make_average(task, recipe.trainer.ema_decay)
+    optimizer = fabric.setup_optimizers(recipe.optimizer.build(task))
+    if recipe.trainer.compile:
+        task.compile()
+    return Learner(fabric, task, average, optimizer, Progress())
+
+
+def move(task: nn.Module, recipe: Recipe, fabric: Fabric) -> None:
+    """Brings a task to its device, in the memory format of the trainer."""
+    fabric.to_device(task)
+    if recipe.trainer.channels_last:
+        task.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def make_update(recipe: Recipe, learner: Learner, plan: MemoryPlan, max_steps: int) -> Updater:
+    """One optimizer step of a learner, as a function of the samples; continues where its progress stands."""
+    fabric, optimizer = learner.fabric, learner.optimizer
+    schedule = recipe.scheduler.build(optimizer.optimizer, max_steps)
+    schedule.step_update(learner.progress.step)
+    return Updater(
+        task=learner.task,
+        step=partial(
+            train_step,
+            learner.task,
+            optimizer=optimizer,
+            micro_batch_size=plan.micro_batch_size,
+            place=Place(fabric.device, recipe.trainer.channels_last),
+            autocast=fabric.autocast,
+            backward=fabric.backward,
+            clip=make_clip(recipe, learner),
+        ),
+        schedule=schedule.step_update,
+        average=learner.average.update,
+        steps_done=learner.progress.step,
+    )
+
+
+def make_clip(recipe: Recipe, learner: Learner) -> Callable[[], Any]:
+    """Clips the gradients of a learner to the norm of the trainer, or does nothing."""
+    limit = recipe.trainer.clip_grad_norm
+    if limit is None:
+        return lambda: None
+    clip = learner.fabric.clip_gradients
+    return partial(clip, learner.task, learner.optimizer, max_norm=limit, error_if_nonfinite=False)
+
+
+def make_dataset(recipe: Recipe, source: Any) -> TrainingDataset:
+    """The training samples of a source: windows, or whole images resized."""
+    size, seed, augment = recipe.image_size, recipe.top.seed, recipe.augmentation
+    if recipe.data.fit == "resize":
+        return ResizeDataset(source, size, augment, seed)
+    return WindowDataset(source, size, recipe.data.window, augment, seed)
+
+
+def make_batches(dataset: TrainingDataset, sampler: StepSampler, recipe: Recipe, fabric: Fabric) -> StepLoader:
+    """The optimizer batches of a training."""
+    return make_loader(dataset, sampler, recipe.data.workers, pin_memory=fabric.device.type == "cuda")
+
+
+def make_evaluation(
+    recipe: Recipe, source: ImageSource, fabric: Fabric, progress: Callable[[int, int], None]
+) -> Evaluation:
+    """Evaluates a task on a source's whole images; `progress` is told the images done and their number."""
+    settings = recipe.evaluation
+    return partial(
+        evaluate,
+        source=source,
+        evaluator=recipe.task.evaluator(source.classes),
+        views=Views(settings.fit, recipe.window, settings.overlap, settings.batch_size),
+        place=Place(fabric.device, recipe.trainer.channels_last),
+        autocast=fabric.autocast,
+        progress=progress,
+    )
+
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds the global generators: they decide initial weights, dropout and drop path."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)

@@ -1,0 +1,128 @@
+"""The cache gives what decoding gives, whatever happens to its folder."""
+
+import logging
+import os
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from image_files import noise, save
+
+from hires.data import cache as module
+from hires.data.cache import DecodedCache, NoCache, open_cache
+from hires.data.images import read_image
+from hires.interfaces import DataError
+
+
+class Counting:
+    """Decodes and counts how often."""
+
+    calls = 0
+
+    def __call__(self, path: Path) -> np.ndarray:
+        self.calls += 1
+        return read_image(path)
+
+
+@pytest.fixture
+def image(tmp_path):
+    return save(tmp_path / "a.png", noise(40, 60))
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return DecodedCache(tmp_path / "cache", 1)
+
+
+def test_a_hit_equals_decoding_and_is_mapped(image, cache):
+    decode = Counting()
+    for _ in range(3):
+        kept = cache.load(image, decode)
+        assert isinstance(kept, np.memmap) and not kept.flags.writeable
+        np.testing.assert_array_equal(kept, read_image(image))
+    assert decode.calls == 1
+
+
+def test_a_changed_file_and_another_variant_are_decoded_anew(image, cache):
+    decode = Counting()
+    cache.load(image, decode)
+    cache.load(image, decode, variant="other")
+    assert decode.calls == 2
+    save(image, noise(40, 60, seed=1))
+    os.utime(image, ns=(1, 1))
+    np.testing.assert_array_equal(cache.load(image, decode), noise(40, 60, seed=1))
+    assert decode.calls == 3
+
+
+def test_a_full_cache_keeps_no_more_and_says_so_once(tmp_path, caplog):
+    paths = [save(tmp_path / f"{n}.png", noise(40, 60, seed=n)) for n in range(4)]
+    cache, decode = DecodedCache(tmp_path / "cache", 2 * 40 * 60 * 3.1 / 2**30), Counting()
+    with caplog.at_level(logging.INFO):
+        for path in paths * 2:
+            np.testing.assert_array_equal(cache.load(path, decode), read_image(path))
+    assert decode.calls == 2 + 2 * 2
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert [record.message.count("data.cache_gib") for record in caplog.records] == [1]
+
+
+def test_a_full_disk_is_survived_with_one_warning(image, cache, caplog, monkeypatch):
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "fsync", no_space)
+    for _ in range(2):
+        np.testing.assert_array_equal(cache.load(image, read_image), read_image(image))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "No space left" in caplog.text
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_survived(image, tmp_path):
+    (tmp_path / "file").touch()
+    cache = DecodedCache(tmp_path / "file" / "cache", 1)
+    np.testing.assert_array_equal(cache.load(image, read_image), read_image(image))
+
+
+@pytest.mark.parametrize("damage", [b"", b"rubbish", None])
+def test_damaged_entries_are_replaced(image, cache, damage):
+    cache.load(image, read_image)
+    (entry,) = cache.folder.iterdir()
+    entry.write_bytes(entry.read_bytes()[:500] if damage is None else damage)
+    np.testing.assert_array_equal(cache.load(image, read_image), read_image(image))
+    assert isinstance(cache.load(image, read_image), np.memmap)
+
+
+def test_leftovers_of_killed_processes_are_removed(image, cache):
+    cache.folder.mkdir()
+    old, fresh = cache.folder / "old.tmp", cache.folder / "fresh.tmp"
+    old.touch()
+    fresh.touch()
+    os.utime(old, (0, 0))
+    cache.load(image, read_image)
+    assert not old.exists() and fresh.exists()
+
+
+def test_errors_of_decoding_pass_through(tmp_path, cache):
+    with pytest.raises(DataError, match=r"no.png.*no such file"):
+        cache.load(tmp_path / "no.png", read_image)
+
+
+def test_no_budget_keeps_nothing(image, tmp_path):
+    cache = open_cache(tmp_path / "cache", 0)
+    assert type(cache) is NoCache
+    np.testing.assert_array_equal(cache.load(image, read_image), read_image(image))
+    assert not (tmp_path / "cache").exists()
+
+
+def _load_all(folder, paths):
+    cache = DecodedCache(folder, 1)
+    return [int(cache.load(path, read_image).sum()) for path in paths]
+
+
+def test_concurrent_writers_agree(tmp_path):
+    paths = [save(tmp_path / f"{n}.png", noise(40, 60, seed=n)) for n in range(8)]
+    with ProcessPoolExecutor(3) as pool:
+        results = list(pool.map(_load_all, [tmp_path / "cache"] * 3, [paths] * 3))
+    assert results == [[int(read_image(path).sum()) for path in paths]] * 3
+    assert sorted(path.suffix for path in (tmp_path / "cache").iterdir()) == [".npy"] * 8

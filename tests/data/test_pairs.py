@@ -1,0 +1,103 @@
+"""Images find their masks by what the wildcards matched."""
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hires.data.pairs import find_pairs, glob_regex, key_of
+from hires.interfaces import DataError
+
+
+def touch(root, *paths):
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "key"),
+    [
+        ("images/7.jpg", "images/*.jpg", "7"),
+        ("a/images/7.jpg", "*/images/*.jpg", "a/7"),
+        ("7.jpg", "**/*.jpg", "7"),
+        ("a/b/7.jpg", "**/*.jpg", "a/b/7"),
+        ("images/a/b/7.jpg", "images/**/*.jpg", "a/b/7"),
+        ("images/a/b/7.jpg", "images/**", "a/b/7"),
+        ("a.b.jpg", "*.jpg", "a.b"),
+        ("a.b.jpg", "*", "a.b"),
+        ("a.jpg", "*.*", "a"),
+        ("a_image.jpg", "*_image.jpg", "a"),
+        ("img_07.jpg", "img_??.jpg", "07"),
+        ("a_1_b.jpg", "*_1_*.jpg", "a+b"),
+        ("s1/7.jpg", "s[0-9]/*.jpg", "1/7"),
+        ("only.jpg", "only.jpg", "only"),
+        ("Tile 4/images/x (1).jpg", "*/images/*.jpg", "Tile 4/x (1)"),
+    ],
+)
+def test_keys(path, pattern, key):
+    assert key_of(path, pattern) == key
+
+
+@given(st.lists(st.text("ab._- ", min_size=1, max_size=4), min_size=2, max_size=4))
+def test_keys_of_two_trees_agree(names):
+    inner = "/".join(names)
+    assert key_of(f"images/{inner}.jpg", "images/**/*.jpg") == key_of(f"m/{inner}_m.png", "m/**/*_m.png")
+
+
+def test_globs_do_not_cross_folders():
+    assert glob_regex("a/*.jpg").fullmatch("a/b/c.jpg") is None
+    assert glob_regex("a/[!b]*.jpg").fullmatch("a/b.jpg") is None
+    assert glob_regex("a.jpg").fullmatch("abjpg") is None
+
+
+def test_same_names_in_different_folders_do_not_collide(tmp_path):
+    touch(tmp_path, "a/images/1.jpg", "b/images/1.jpg", "a/mask/1.tif", "b/mask/1.tif")
+    pairs = find_pairs(tmp_path, "*/images/*.jpg", "*/mask/*.tif")
+    assert pairs == [("a/1", "a/images/1.jpg", "a/mask/1.tif"), ("b/1", "b/images/1.jpg", "b/mask/1.tif")]
+
+
+def test_double_stars_match_nothing_too(tmp_path):
+    touch(tmp_path, "i/1.jpg", "i/x/2.jpg", "i/x/y/1.jpg", "m/1.png", "m/x/2.png", "m/x/y/1.png")
+    pairs = find_pairs(tmp_path, "i/**/*.jpg", "m/**/*.png")
+    assert [pair.mask for pair in pairs] == ["m/1.png", "m/x/2.png", "m/x/y/1.png"]
+
+
+def test_folders_hidden_files_and_links(tmp_path):
+    touch(tmp_path, "i/1.jpg", "i/._1.jpg", "i/sub/x.jpg", "real/1.png")
+    (tmp_path / "m").symlink_to(tmp_path / "real")
+    assert [pair.image for pair in find_pairs(tmp_path, "i/*", "m/*")] == ["i/1.jpg"]
+
+
+def test_an_image_without_mask_is_an_error(tmp_path):
+    touch(tmp_path, *(f"i/{n}.jpg" for n in range(9)), "m/0.png")
+    with pytest.raises(DataError, match=r"8 image\(s\) without mask: i/1.jpg.*\.\.\.; .*'m/\*'"):
+        find_pairs(tmp_path, "i/*", "m/*")
+
+
+def test_a_mask_without_image_is_a_warning(tmp_path, caplog):
+    touch(tmp_path, "i/1.jpg", "m/1.png", "m/2.png", "m/3.png")
+    with caplog.at_level(logging.WARNING):
+        assert len(find_pairs(tmp_path, "i/*", "m/*")) == 1
+    assert "2 mask(s) without image" in caplog.text and len(caplog.records) == 1
+
+
+def test_two_files_of_one_key_are_an_error(tmp_path):
+    touch(tmp_path, "i/a.jpg", "i/a.png", "m/a.png")
+    with pytest.raises(DataError, match=r"i/a.jpg and i/a.png"):
+        find_pairs(tmp_path, "i/*", "m/*")
+
+
+def test_a_missing_root_is_named_with_the_way_out(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere: no such folder.*data.root=.*data_dir="):
+        find_pairs(tmp_path / "nowhere", "i/*", "m/*")
+    touch(tmp_path, "file")
+    with pytest.raises(DataError, match="not a folder"):
+        find_pairs(tmp_path / "file", "i/*", "m/*")
+
+
+def test_a_glob_without_match_is_named(tmp_path):
+    touch(tmp_path, "i/1.jpg")
+    with pytest.raises(DataError, match=r"data.masks='m/\*.png'"):
+        find_pairs(tmp_path, "i/*", "m/*.png")

@@ -1,0 +1,467 @@
+"""The command line: what reaches a command, and the one line that a mistake gets."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from hires import cli, cli_errors
+from hires.cli_compose import config_dir, parse
+from hires.errors import ConfigError, DataError
+
+ROOT = Path(__file__).resolve().parent.parent
+Hires = Callable[..., tuple[int, str, str]]
+
+
+class Calls(list[tuple[str, Any, list[str]]]):
+    """(command, configuration, sys.argv) of every call of a command; `then` happens in each."""
+
+    def then(self, cfg: Any) -> None: ...
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Stands in for hires.build."""
+    made, module = Calls(), ModuleType("hires.build")
+
+    def command(name: str) -> Callable[[Any], None]:
+        def call(cfg: Any) -> None:
+            made.append((name, OmegaConf.to_container(cfg, resolve=True), list(sys.argv)))
+            made.then(cfg)
+
+        return call
+
+    for name in cli.COMMANDS:
+        setattr(module, name, command(name))
+    monkeypatch.setitem(sys.modules, "hires.build", module)
+    return made
+
+
+@pytest.fixture
+def hires(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Hires:
+    """Runs `hires ...` in an empty directory: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("HYDRA_FULL_ERROR", "HIRES_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        argv = ["hires", *arguments]
+        monkeypatch.setattr(sys, "argv", argv)
+        try:
+            code = cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        assert sys.argv is argv
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def wrong(result: tuple[int, str, str], code: int = 2) -> str:
+    """The one line on stderr of a call that failed."""
+    given, out, err = result
+    assert (given, out) == (code, ""), err
+    assert err.count("\n") == 1 and "Traceback" not in err, err
+    return err.rstrip("\n")
+
+
+def test_without_a_command_one_line_each(hires: Hires) -> None:
+    for arguments in ((), ("--help",), ("-h",)):
+        code, out, _ = hires(*arguments)
+        assert code == 0
+        for name, text in cli.COMMANDS.items():
+            assert any(name in line and text in line for line in out.splitlines())
+
+
+def test_version(hires: Hires) -> None:
+    assert hires("--version")[1].startswith("hires 0.")
+
+
+def test_unknown_command(hires: Hires) -> None:
+    message = "trian: no such command; did you mean train? allowed: train, evaluate"
+    assert wrong(hires("trian", "seed=1")) == message
+
+
+def test_a_command_gets_its_configuration_and_the_full_command_line(hires: Hires, calls: Calls) -> None:
+    assert hires("train", "experiment=demo", "trainer.max_steps=7")[0] == 0
+    (name, cfg, argv) = calls[0]
+    assert (name, cfg["trainer"]["max_steps"], cfg["image_size"]) == ("train", 7, 256)
+    assert argv == ["hires", "train", "experiment=demo", "trainer.max_steps=7"]
+    assert "hydra" not in cfg and os.listdir() == []
+
+
+def test_flags_and_overrides_in_any_order(hires: Hires, calls: Calls) -> None:
+    assert hires("evaluate", "run=x", "-m", "split=val,test", "evaluation.window=64,128")[0] == 0
+    given = [(cfg["split"], cfg["evaluation"]["window"]) for _, cfg, _ in calls]
+    assert given == [("val", 64), ("val", 128), ("test", 64), ("test", 128)]
+    assert all(argv[1] == "evaluate" for _, _, argv in calls)
+
+
+def test_a_users_own_experiment(hires: Hires, calls: Calls, tmp_path: Path) -> None:
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "own.yaml").write_text("# @package _global_\n# Mine.\nbatch_size: 3\n")
+    assert hires("train", "--config-dir", "mine", "experiment=own")[0] == 0
+    assert calls[0][1]["batch_size"] == 3
+    out = hires("train", "experiment=own", "--config-dir", "mine", "--help")[1]
+    assert "experiment=own *" in out and "Mine." in out and "\n  batch_size=3\n" in out
+    near = wrong(hires("train", "experiment=owm", "--config-dir", "mine"))
+    assert near == "experiment: got owm; did you mean experiment=own? allowed: demo, hrf_vessels, own"
+
+
+def test_a_mistyped_key_of_an_experiment_file(hires: Hires, tmp_path: Path) -> None:
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "top.yaml").write_text("# @package _global_\nbach_size: 3\n")
+    (folder / "deep.yaml").write_text("# @package _global_\ntrainer: {max_stepz: 3}\n")
+    (folder / "broken.yaml").write_text("# @package _global_\ntrainer: {max_steps: 3\n")
+    (folder / "choice.yaml").write_text("# @package _global_\ndefaults:\n  - override /data: demmo\n")
+    one = wrong(hires("train", "--config-dir", "mine", "experiment=top"))
+    assert one.startswith("bach_size: no such key; did you mean batch_size? allowed: ")
+    two = wrong(hires("train", "--config-dir", "mine", "experiment=deep"))
+    assert two.startswith("trainer.max_stepz: no such key; did you mean trainer.max_steps?")
+    assert "broken.yaml" in wrong(hires("train", "--config-dir", "mine", "experiment=broken"))
+    four = wrong(hires("train", "--config-dir", "mine", "experiment=choice"))
+    assert "data: got demmo; did you mean data=demo?" in four
+
+
+TOP = "allowed: allow_targets, augmentation, backbone, batch_size, data, data_dir"
+
+
+@pytest.mark.parametrize(
+    ("override", "start"),
+    [
+        (
+            "trainer.max_stepz=5",
+            "trainer.max_stepz: no such key; did you mean trainer.max_steps? allowed in trainer: accelerator, ",
+        ),
+        ("max_steps=5", f"max_steps: no such key; did you mean trainer.max_steps? {TOP}"),
+        ("trainr.max_steps=5", f"trainr.max_steps: no such key; did you mean trainer.max_steps? {TOP}"),
+        ("trainer.max_steps.x=5", "trainer.max_steps.x: no such key; trainer.max_steps is not a mapping"),
+        ("trainer={max_stepz: 5}", "trainer.max_stepz: no such key; did you mean trainer.max_steps?"),
+        ("modle=unet", f"modle: no such key; did you mean model? {TOP}"),
+        ("model=unett", "model: got unett; did you mean model=unet? allowed: "),
+        ("model=null", "model: got null; allowed: "),
+        ("trainer=5", "trainer: got 5; allowed: default"),
+        ("data=base", "data: got base; "),
+        ("experiment=dema", "experiment: got dema; did you mean experiment=demo? allowed: "),
+        ("+experiment=demo", "experiment: is chosen already; leave out the +"),
+        ("++experiment=demo", "force-add of config groups is not supported: '++experiment=demo'"),
+        ("~foo", "foo: no such key; "),
+        ("~trainer", "trainer: has been removed, but is needed"),
+        ("resume=runs/a=b", "resume: got runs/a=b, which cannot be read; a value with = "),
+        ("foo", "foo: got no value; write KEY=VALUE"),
+        ("=5", "=5: got no key; write KEY=VALUE"),
+        (
+            "data.classes={a",
+            "data.classes: got {a, which cannot be read; are all brackets and quotes closed?",
+        ),
+        ("batch_size=1,2", "batch_size: got 1,2, several values; -m sweeps over them"),
+        ("batch_size=${nope}", "batch_size: Interpolation key 'nope' not found"),
+        ("batch_size=${oc.env:HIRES_NOPE}", "batch_size: KeyError raised while resolving interpolation"),
+        ("data=mask_folder", "data.root: must be given, for example data.root="),
+        ("+foo=1", f"foo: no such key; {TOP}"),
+        ("++foo=1", f"foo: no such key; {TOP}"),
+        ("+bach_size=1", f"bach_size: no such key; did you mean batch_size? {TOP}"),
+        (
+            "+trainer.max_stepz=5",
+            "trainer.max_stepz: no such key; did you mean trainer.max_steps? allowed in ",
+        ),
+        (
+            "++trainer.max_stepz=5",
+            "trainer.max_stepz: no such key; did you mean trainer.max_steps? allowed in ",
+        ),
+        ("++trainer={max_stepz: 5}", "trainer.max_stepz: no such key; did you mean trainer.max_steps? "),
+        ("+task.loss.dicee=5", "task.loss.dicee: no such key; did you mean task.loss.dice? "),
+        ("+augmentation.transforms.0.q=1", "augmentation.transforms.0.q: no such key; allowed in "),
+        ("+logger.mine=3", "logger.mine: got 3, allowed: a mapping with _target_"),
+        (
+            "grad_checkpointing=true",
+            "grad_checkpointing: no such key; hires calls this activation checkpointing: ",
+        ),
+        (
+            "+backbone.grad_checkpointing=true",
+            "backbone.grad_checkpointing: no such key; hires calls this activ",
+        ),
+        (
+            "++optimizer.arguments={gradient_checkpointing: true}",
+            "optimizer.arguments: no such key; hires calls",
+        ),
+        ("hydra.foo=1", "Could not override 'hydra.foo'; Key 'foo' not in 'HydraConf'"),
+        ("--foo", "--foo: no such flag; did you mean "),
+        ("--config-dir=nope", "--config-dir: got nope, which is not a directory"),
+        ("--cfg=jobb", "hires train: argument --cfg/-c: invalid choice: 'jobb'"),
+        ("--resolve", "The --resolve flag can only be used in conjunction with --cfg"),
+    ],
+)
+def test_mistakes(override: str, start: str, hires: Hires, calls: Calls) -> None:
+    assert wrong(hires("train", override)).startswith(start)
+    assert calls == []
+
+
+def test_the_quotes_that_a_message_asks_for_work(hires: Hires, calls: Calls) -> None:
+    assert """resume='"runs/a=b"'""" in wrong(hires("train", "resume=runs/a=b"))
+    assert hires("train", 'resume="runs/a=b"')[0] == 0
+    assert calls[0][1]["resume"] == "runs/a=b"
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "value"),
+    [
+        ("++trainer.max_steps=5", "trainer.max_steps", 5),
+        ("+data.classes.crack=7", "data.classes.crack", 7),
+        ("+optimizer.arguments.amsgrad=true", "optimizer.arguments.amsgrad", True),
+        ("++optimizer.arguments={betas: [0.9, 0.95]}", "optimizer.arguments.betas", [0.9, 0.95]),
+        ("+data.splits.extra=0.1", "data.splits.extra", 0.1),
+        ("augmentation.transforms.0.p=0.5", "augmentation.transforms.0.p", 0.5),
+        ("+logger.b={_target_: lightning_fabric.loggers.CSVLogger, root_dir: x}", "logger.b.root_dir", "x"),
+        ("run_dir=runs/grad_checkpointing", "run_dir", "runs/grad_checkpointing"),
+        ("~logger.csv", "logger.csv", None),
+    ],
+)
+def test_what_may_be_changed_or_added(
+    override: str, key: str, value: Any, hires: Hires, calls: Calls
+) -> None:
+    assert hires("train", override)[0] == 0
+    assert OmegaConf.select(OmegaConf.create(calls[0][1]), key) == value
+
+
+def test_every_option_of_every_group_passes_the_checks(hires: Hires, calls: Calls) -> None:
+    given = ["data.root=x", "data.classes={a: 0}"]
+    for group, options in parse("train", []).groups().items():
+        for option in options if group != "hydra" else ():
+            code, _, err = hires("train", f"{group}={option}", *(given if option == "mask_folder" else ()))
+            assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "start"),
+    [
+        ([], "run: must be given, for example run=runs/"),
+        (["run=x", "model=unet"], "model: no such key; allowed: allow_targets, checkpoint"),
+        (["run=x", "+model=unet"], "model: no such key; allowed: allow_targets, checkpoint"),
+        (["run=x", "evaluation.fitt=1"], "evaluation.fitt: no such key; did you mean evaluation.fit? "),
+        (["run=x", "+evaluation.foo=1"], "evaluation.foo: no such key; allowed in evaluation: batch_size"),
+    ],
+)
+def test_mistakes_in_evaluate(arguments: list[str], start: str, hires: Hires, calls: Calls) -> None:
+    assert wrong(hires("evaluate", *arguments)).startswith(start)
+    assert calls == []
+
+
+def test_the_checkpointing_hint_stays_true() -> None:
+    """Once the memory group has the key, the hint says to set it."""
+    request = parse("train", ["grad_checkpointing=true"])
+    with pytest.raises(ConfigError, match="memory.activation_checkpointing"):
+        cli_errors.check_overrides(request)
+    base = OmegaConf.create({"memory": {"activation_checkpointing": "none"}})
+    (hint,) = cli_errors.checkpointing("grad_checkpointing=true", base)
+    assert hint.endswith("activation checkpointing: set memory.activation_checkpointing")
+
+
+@pytest.mark.parametrize("target", ["os.system", "hires.cli.os.system", "builtins.eval", "torch.hub.load"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "augmentation.transforms=[{{_target_: {0}, _args_: ['touch {1}']}}]",
+        "augmentation.transforms.0._target_={0}",
+        "++trainer._target_={0}",
+        "+logger.mine={{_target_: {0}, _args_: ['touch {1}']}}",
+        "++optimizer.arguments.x=[[{{_target_: {0}, _args_: ['touch {1}']}}]]",
+    ],
+)
+def test_targets_from_anywhere_are_refused(target: str, override: str, hires: Hires, tmp_path: Path) -> None:
+    message = wrong(hires("train", override.format(target, tmp_path / "trace")))
+    assert f"'{target}' is not allowed" in message
+    assert os.listdir(tmp_path) == []
+
+
+def test_only_the_command_line_allows_targets(hires: Hires, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "guest.py").write_text("class Logger:\n    def __init__(self, a=1): ...\n")
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    text = "# @package _global_\nlogger: {mine: {_target_: guest.Logger}}\n"
+    spoofs = ["", "allow_targets: [guest.]\n", "hydra: {overrides: {task: ['allow_targets=[guest.]']}}\n"]
+    for number, spoof in enumerate(spoofs):
+        (folder / f"e{number}.yaml").write_text(text + spoof)
+        asked = ["train", "--config-dir", "mine", f"experiment=e{number}"]
+        assert "'guest.Logger' is not allowed" in wrong(hires(*asked))
+        assert "guest" not in sys.modules
+    assert hires(*asked, "allow_targets=[guest.]")[0] == 0
+    sys.modules.pop("guest")
+
+
+def test_errors_of_a_command(hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(error: BaseException) -> Callable[[Any], None]:
+        def raising(cfg: Any) -> None:
+            raise error
+
+        return raising
+
+    monkeypatch.setattr(calls, "then", fail(ConfigError("trainer.max_steps: got 0\nallowed: more")))
+    assert wrong(hires("evaluate", "run=x")) == "trainer.max_steps: got 0 allowed: more"
+    monkeypatch.setattr(calls, "then", fail(DataError("a.png: truncated")))
+    assert wrong(hires("evaluate", "run=x"), code=1) == "a.png: truncated"
+    monkeypatch.setattr(calls, "then", fail(KeyboardInterrupt()))
+    assert hires("evaluate", "run=x") == (130, "", "")
+    for bug in (ValueError("a bug"), KeyError("a bug")):
+        monkeypatch.setattr(calls, "then", fail(bug))
+        with pytest.raises(type(bug), match="a bug"):
+            hires("evaluate", "run=x")
+    assert "HYDRA_FULL_ERROR" not in os.environ
+
+
+def test_one_wrong_job_does_not_stop_a_sweep(
+    hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(cfg: Any) -> None:
+        if cfg.split == "b":
+            raise ConfigError("split: got b")
+
+    monkeypatch.setattr(calls, "then", odd)
+    code, _, err = hires("evaluate", "-m", "run=x", "split=a,b,c")
+    assert (code, err) == (2, "job 1: split: got b\n")
+    assert [cfg["split"] for _, cfg, _ in calls] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("variable", ["HYDRA_FULL_ERROR", "HIRES_DEBUG"])
+def test_a_traceback_on_request(variable: str, hires: Hires, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "1")
+    code, _, err = hires("train", "trainer.max_stepz=5")
+    assert code == 2 and "Traceback" in err
+    assert err.splitlines()[-1].startswith("trainer.max_stepz: no such key")
+    assert os.environ[variable] == "1"
+
+
+def test_the_users_environment_in_a_command(
+    hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+    monkeypatch.setattr(calls, "then", lambda cfg: seen.append(os.environ.get("HYDRA_FULL_ERROR")))
+    hires("evaluate", "run=x")
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    hires("evaluate", "run=x")
+    assert seen == [None, "1"]
+
+
+def test_hydras_own_flags(hires: Hires) -> None:
+    code, out, _ = hires("train", "--cfg", "job", "-p", "trainer", "trainer.max_steps=5")
+    assert code == 0 and yaml.safe_load(out)["max_steps"] == 5
+    code, out, _ = hires("train", "--info", "defaults", "model=unet")
+    assert code == 0 and "trainer/default" in out
+    code, out, _ = hires("train", "--hydra-help")
+    assert code == 0 and "--shell-completion" in out
+
+
+def test_shell_completion(hires: Hires, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_LINE", "hires tr")
+    assert hires("-sc", "query=bash")[1].split() == list(cli.COMMANDS)
+    monkeypatch.setenv("COMP_LINE", "hires train trainer.max_")
+    assert hires("-sc", "query=bash")[1].split() == ["trainer.max_epochs=", "trainer.max_steps="]
+    monkeypatch.delenv("COMP_LINE")
+    assert "complete" in hires("-sc", "install=bash")[1]
+
+
+def keys_of(node: Any, prefix: str = "") -> list[str]:
+    """Dotted keys of a YAML file; a mapping within a line is one value."""
+    if not isinstance(node, yaml.MappingNode) or (node.flow_style and prefix):
+        return [prefix.rstrip(".")]
+    pairs = [(k.value, v) for k, v in node.value if k.value not in ("_target_", "defaults", "hydra")]
+    return [key for name, value in pairs for key in keys_of(value, f"{prefix}{name}.")]
+
+
+@pytest.mark.parametrize("columns", ["70", "100"])
+def test_help_shows_every_key(columns: str, hires: Hires, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    _, out, _ = hires("train", "--help")
+    assert max(map(len, out.splitlines())) <= max(int(columns), 100)
+    for path in [config_dir() / "train.yaml", *config_dir().glob("*/*.yaml")]:
+        group = "" if path.stem == "train" else f"{path.parent.name}."
+        if group == "experiment.":
+            continue
+        for key in keys_of(yaml.compose(path.read_text()), group):
+            parent = key.rpartition(".")[0]
+            assert (
+                f"\n  {key}=" in out or f"\n  {parent}={{" in out or key.rstrip(".") == group.rstrip(".")
+            ), key
+
+
+def test_help_of_a_command(hires: Hires) -> None:
+    code, out, _ = hires("train", "--help")
+    assert code == 0 and out.startswith(cli.COMMANDS["train"])
+    assert "Usage: hires train [GROUP=OPTION ...] [KEY=VALUE ...]" in out
+    assert out.count("\n  hires train ") == 3
+    words = " ".join(out.split())
+    assert "model=unet * U-Net decoder (segmentation-models-pytorch) on any backbone." in words
+    assert "optimizer=sgd SGD with Nesterov momentum" in words
+    assert "optimizer.lr=0.001 Peak learning rate." in words
+    assert "data.window.focus=0.5 Share of the windows that contain a rare class, 0 to 1." in words
+    assert "_target_:" not in out.replace("[{_target_: ", "")
+
+
+def test_help_honours_choices(hires: Hires) -> None:
+    words = " ".join(hires("train", "optimizer=sgd", "experiment=demo", "--help")[1].split())
+    assert "optimizer=sgd *" in words and "optimizer.name=nesterov timm optimizer name." in words
+    assert "evaluation.window=512 Side of a window" in words
+    assert wrong(hires("train", "--help", "optimizer=sdg")).startswith("optimizer: got sdg; did you mean ")
+
+
+def test_help_of_evaluate(hires: Hires) -> None:
+    _, out, _ = hires("evaluate", "--help")
+    for key in keys_of(yaml.compose((config_dir() / "evaluate.yaml").read_text())):
+        assert f"\n  {key}=" in out
+    assert out.count("\n  hires evaluate ") == 3 and "Groups" not in out
+
+
+def python(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_help_and_mistakes_need_no_torch(tmp_path: Path) -> None:
+    for arguments in (["--help"], ["train", "--help"], ["train", "trainer.max_stepz=5"], ["evaluate"]):
+        code = f"""
+import sys
+sys.argv = ["hires", *{arguments!r}]
+from hires import cli
+cli.main()
+heavy = [m for m in ("torch", "cv2", "numpy", "albumentations", "lightning_fabric") if m in sys.modules]
+sys.exit(f"imported {{heavy}}" if heavy else 0)
+"""
+        done = python("-c", code, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_real_processes(tmp_path: Path) -> None:
+    for script in (["-m", "hires.cli", "train"], [str(ROOT / "tools" / "train.py")]):
+        done = python(*script, "trainer.max_stepz=5", cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.startswith("trainer.max_stepz: no such key; did you mean trainer.max_steps?")
+        assert done.stderr.count("\n") == 1 and done.stdout == ""
+    done = python(str(ROOT / "tools" / "evaluate.py"), "--help", cwd=tmp_path)
+    assert done.returncode == 0 and "hires evaluate" in done.stdout
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_wrong_value_ends_the_real_command(tmp_path: Path) -> None:
+    done = python("-m", "hires.cli", "train", "trainer.max_steps=abc", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "trainer.max_steps: got 'abc', allowed: a whole number" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
