@@ -1,5 +1,5 @@
 # `make train` trains on the demo, `make test` runs the tests; both install into .venv first.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 export NO_ALBUMENTATIONS_UPDATE := 1
 

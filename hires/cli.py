@@ -20,13 +20,13 @@ COMMANDS = {
     "train": "Train a model, or continue a stopped run.",
     "evaluate": "Evaluate a trained run on whole images at native resolution.",
 }
-"""Name of a command, which is that of its config file and of its function in hires.build, and what it does."""
+"""What each command does; its name is that of its config file and of its function in hires.build."""
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
 def main() -> int:
-    """Runs what sys.argv asks for; the exit code is 0, 1 (error), 2 (wrong key or value), 130 (interrupted)."""
+    """Runs what sys.argv asks for. Exit codes: 0, 1 (error), 2 (wrong key or value), 130 (interrupted)."""
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print(cli_help.overview(COMMANDS))
@@ -50,10 +50,12 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     request: Request | None = None
     try:
         request = parse(name, arguments)
+        cli_errors.check_overrides(request)
         if request.flags.help:
             print(cli_help.command_help(request, COMMANDS[name]))
             return 0
-        cli_errors.check_overrides(request)
+        if not (request.flags.shell_completion or request.flags.hydra_help):
+            cli_check.check_hydra(request)
         run = _Run(request)
         return run()
     except KeyboardInterrupt:

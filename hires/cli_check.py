@@ -4,6 +4,7 @@ The schema is the command's own YAML file and, for mappings with `_target_`, wha
 (see instantiate.check): a mistyped key is refused wherever it comes from.
 """
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 from hydra.core.hydra_config import HydraConfig
@@ -12,9 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from hires.cli_compose import Request
+from hires.cli_errors import readable
 from hires.cli_help import comments_of
 from hires.errors import ConfigError
-from hires.instantiate import TARGET, missing_keys, unknown_key
+from hires.instantiate import ALLOWING, TARGET, allowed_on_command_line, missing_keys, unknown_key
 
 EXAMPLES = {
     "run": "run=runs/demo/2025-01-31_12-00-00",
@@ -41,8 +43,27 @@ def check(cfg: DictConfig, request: Request) -> None:
     check_interpolations(cfg)
 
 
+def check_hydra(request: Request) -> None:
+    """Raises ConfigError if Hydra itself would call what a file names: callbacks, launchers, log handlers."""
+    plain_overrides = [o.input_line or "" for o in readable(request) if not o.is_sweep_override()]
+    node = OmegaConf.to_container(request.compose(plain_overrides).hydra, resolve=False)
+    trusted = ("hydra", "hydra_plugins", "logging", "colorlog", *allowed_on_command_line())
+    for key, name in _called(node, "hydra"):
+        if not any(str(name).startswith(prefix.rstrip(".") + ".") for prefix in trusted):
+            raise ConfigError(f"{key}: {name!r} is not allowed; {ALLOWING}")
+
+
+def _called(node: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Keys whose values are names of what hydra or Python's logging would call."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        if key in (TARGET, "class", "()") and value is not None:
+            yield f"{path}.{key}", value
+        if isinstance(value, (dict, list)):
+            yield from _called(value, f"{path}.{key}")
+
+
 def check_keys(plain: dict[Any, Any], schema: dict[Any, Any], groups: set[str]) -> None:
-    """Top-level keys are those of the command's file and its groups; a group describes parts by `_target_`."""
+    """Top-level keys are those of the command's file and its groups; groups hold parts with `_target_`."""
     own = {key: value for key, value in schema.items() if key not in ("defaults", "hydra")}
     for key, value in plain.items():
         if key not in own and key not in groups:

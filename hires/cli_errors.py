@@ -123,8 +123,13 @@ def translated(error: Exception) -> str:
     lines = [
         line.strip() for text in texts for line in text.partition("\nConfig search path")[0].splitlines()
     ]
-    kept = [x for x in lines if x and not x.startswith(("To append to", "object_type="))]
+    kept = [x.rstrip(".") for x in lines if x and not x.startswith(("To append to", "object_type="))]
     return "; ".join(kept).replace("full_key: ", "key ") or type(error).__name__
+
+
+def readable(request: Request) -> list[Override]:
+    """The overrides that can be read."""
+    return _parsed(request)[0]
 
 
 def _parsed(request: Request) -> tuple[list[Override], list[str]]:

@@ -35,9 +35,10 @@ LIBRARIES = {
 }
 """Packages that a target may come from, and the classes of which it must be a subclass."""
 
+ALLOWING = "allow_targets=[package.] on the command line adds a package that you trust"
 RULE = (
-    "a target must be a class under hires., an albumentations transform, a torch optimizer, scheduler or loss, "
-    "or a Fabric logger; allow_targets=[package.] on the command line adds a package that you trust"
+    "a target must be a class under hires., an albumentations transform, a torch optimizer, scheduler or "
+    f"loss, or a Fabric logger; {ALLOWING}"
 )
 
 
@@ -253,5 +254,6 @@ def _library_message(error: Exception, path: str, target: str) -> str:
     cause = error if hasattr(error, "errors") else error.__cause__
     if cause is not None and hasattr(cause, "errors"):
         first = cause.errors()[0]
-        return f"{_join(path, first['loc'][0] if first['loc'] else target)}: got {first['input']!r}: {first['msg']}"
+        key = _join(path, first["loc"][0] if first["loc"] else target)
+        return f"{key}: got {first['input']!r}: {first['msg']}"
     return f"{path}: {target}: {(str(error).splitlines() or [type(error).__name__])[0]}"

@@ -70,7 +70,8 @@ def wrong(result: tuple[int, str, str], code: int = 2) -> str:
     """The one line on stderr of a call that failed."""
     given, out, err = result
     assert (given, out) == (code, ""), err
-    assert err.count("\n") == 1 and "Traceback" not in err, err
+    assert err.count("\n") == 1, err
+    assert "Traceback" not in err
     return err.rstrip("\n")
 
 
@@ -96,7 +97,8 @@ def test_a_command_gets_its_configuration_and_the_full_command_line(hires: Hires
     (name, cfg, argv) = calls[0]
     assert (name, cfg["trainer"]["max_steps"], cfg["image_size"]) == ("train", 7, 256)
     assert argv == ["hires", "train", "experiment=demo", "trainer.max_steps=7"]
-    assert "hydra" not in cfg and os.listdir() == []
+    assert "hydra" not in cfg
+    assert os.listdir() == []
 
 
 def test_flags_and_overrides_in_any_order(hires: Hires, calls: Calls) -> None:
@@ -113,7 +115,9 @@ def test_a_users_own_experiment(hires: Hires, calls: Calls, tmp_path: Path) -> N
     assert hires("train", "--config-dir", "mine", "experiment=own")[0] == 0
     assert calls[0][1]["batch_size"] == 3
     out = hires("train", "experiment=own", "--config-dir", "mine", "--help")[1]
-    assert "experiment=own *" in out and "Mine." in out and "\n  batch_size=3\n" in out
+    assert "experiment=own *" in out
+    assert "Mine." in out
+    assert "\n  batch_size=3\n" in out
     near = wrong(hires("train", "experiment=owm", "--config-dir", "mine"))
     assert near == "experiment: got owm; did you mean experiment=own? allowed: demo, hrf_vessels, own"
 
@@ -142,7 +146,7 @@ TOP = "allowed: allow_targets, augmentation, backbone, batch_size, data, data_di
     [
         (
             "trainer.max_stepz=5",
-            "trainer.max_stepz: no such key; did you mean trainer.max_steps? allowed in trainer: accelerator, ",
+            "trainer.max_stepz: no such key; did you mean trainer.max_steps? allowed in trainer: accel",
         ),
         ("max_steps=5", f"max_steps: no such key; did you mean trainer.max_steps? {TOP}"),
         ("trainr.max_steps=5", f"trainr.max_steps: no such key; did you mean trainer.max_steps? {TOP}"),
@@ -301,6 +305,30 @@ def test_only_the_command_line_allows_targets(hires: Hires, tmp_path: Path, monk
     sys.modules.pop("guest")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "callbacks: {x: {_target_: guest.Callback}}",
+        "launcher: {_target_: guest.Callback}",
+        "sweeper: {_target_: guest.Callback}",
+        "job_logging: {version: 1, handlers: {x: {class: guest.Callback}}, root: {handlers: [x]}}",
+        "hydra_logging: {version: 1, handlers: {x: {(): guest.Callback}}, root: {handlers: [x]}}",
+    ],
+)
+def test_a_file_cannot_make_hydra_call_anything(
+    text: str, hires: Hires, calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "guest.py").write_text("raise SystemExit(7)")
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    (folder / "e.yaml").write_text(f"# @package _global_\nhydra:\n  {text}\n")
+    for mode in ([], ["-m", "seed=1,2"]):
+        message = wrong(hires("train", "--config-dir", "mine", "experiment=e", *mode))
+        assert "'guest.Callback' is not allowed; allow_targets=" in message
+    assert calls == []
+
+
 def test_errors_of_a_command(hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(error: BaseException) -> Callable[[Any], None]:
         def raising(cfg: Any) -> None:
@@ -338,7 +366,8 @@ def test_one_wrong_job_does_not_stop_a_sweep(
 def test_a_traceback_on_request(variable: str, hires: Hires, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "1")
     code, _, err = hires("train", "trainer.max_stepz=5")
-    assert code == 2 and "Traceback" in err
+    assert code == 2
+    assert "Traceback" in err
     assert err.splitlines()[-1].startswith("trainer.max_stepz: no such key")
     assert os.environ[variable] == "1"
 
@@ -356,11 +385,11 @@ def test_the_users_environment_in_a_command(
 
 def test_hydras_own_flags(hires: Hires) -> None:
     code, out, _ = hires("train", "--cfg", "job", "-p", "trainer", "trainer.max_steps=5")
-    assert code == 0 and yaml.safe_load(out)["max_steps"] == 5
-    code, out, _ = hires("train", "--info", "defaults", "model=unet")
-    assert code == 0 and "trainer/default" in out
+    assert code == 0
+    assert yaml.safe_load(out)["max_steps"] == 5
     code, out, _ = hires("train", "--hydra-help")
-    assert code == 0 and "--shell-completion" in out
+    assert code == 0
+    assert "--shell-completion" in out
 
 
 def test_shell_completion(hires: Hires, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +427,8 @@ def test_help_shows_every_key(columns: str, hires: Hires, monkeypatch: pytest.Mo
 
 def test_help_of_a_command(hires: Hires) -> None:
     code, out, _ = hires("train", "--help")
-    assert code == 0 and out.startswith(cli.COMMANDS["train"])
+    assert code == 0
+    assert out.startswith(cli.COMMANDS["train"])
     assert "Usage: hires train [GROUP=OPTION ...] [KEY=VALUE ...]" in out
     assert out.count("\n  hires train ") == 3
     words = " ".join(out.split())
@@ -411,7 +441,8 @@ def test_help_of_a_command(hires: Hires) -> None:
 
 def test_help_honours_choices(hires: Hires) -> None:
     words = " ".join(hires("train", "optimizer=sgd", "experiment=demo", "--help")[1].split())
-    assert "optimizer=sgd *" in words and "optimizer.name=nesterov timm optimizer name." in words
+    assert "optimizer=sgd *" in words
+    assert "optimizer.name=nesterov timm optimizer name." in words
     assert "evaluation.window=512 Side of a window" in words
     assert wrong(hires("train", "--help", "optimizer=sdg")).startswith("optimizer: got sdg; did you mean ")
 
@@ -420,7 +451,8 @@ def test_help_of_evaluate(hires: Hires) -> None:
     _, out, _ = hires("evaluate", "--help")
     for key in keys_of(yaml.compose((config_dir() / "evaluate.yaml").read_text())):
         assert f"\n  {key}=" in out
-    assert out.count("\n  hires evaluate ") == 3 and "Groups" not in out
+    assert out.count("\n  hires evaluate ") == 3
+    assert "Groups" not in out
 
 
 def python(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -454,9 +486,14 @@ def test_real_processes(tmp_path: Path) -> None:
         done = python(*script, "trainer.max_stepz=5", cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr.startswith("trainer.max_stepz: no such key; did you mean trainer.max_steps?")
-        assert done.stderr.count("\n") == 1 and done.stdout == ""
+        assert done.stderr.count("\n") == 1
+        assert done.stdout == ""
+    done = python(str(ROOT / "tools" / "train.py"), "--info", "defaults", "model=unet", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "trainer/default" in done.stdout
     done = python(str(ROOT / "tools" / "evaluate.py"), "--help", cwd=tmp_path)
-    assert done.returncode == 0 and "hires evaluate" in done.stdout
+    assert done.returncode == 0
+    assert "hires evaluate" in done.stdout
     assert os.listdir(tmp_path) == []
 
 

@@ -89,11 +89,13 @@ def test_library_classes_are_built() -> None:
     compose = instantiate(
         node("albumentations.Compose", transforms=[{"_target_": "albumentations.D4", "p": 0.5}]), "x"
     )
-    assert type(compose).__name__ == "Compose" and compose.transforms[0].p == 0.5
+    assert type(compose).__name__ == "Compose"
+    assert compose.transforms[0].p == 0.5
     loss = instantiate(node("torch.nn.CrossEntropyLoss", label_smoothing=0.1), "x")
     assert loss.label_smoothing == 0.1
     made = instantiate(node("torch.optim.SGD", _partial_=True, lr=0.1), "x")
-    assert isinstance(made, partial) and made.keywords == {"lr": 0.1}
+    assert isinstance(made, partial)
+    assert made.keywords == {"lr": 0.1}
 
 
 def test_a_logger_is_built_with_resolved_values(tmp_path: Path) -> None:
@@ -109,7 +111,8 @@ def test_a_logger_is_built_with_resolved_values(tmp_path: Path) -> None:
 def test_containers_become_plain() -> None:
     made = instantiate(OmegaConf.create({"a": [1, {"b": [2]}], "c": None}), "x")
     assert made == {"a": [1, {"b": [2]}], "c": None}
-    assert type(made["a"]) is list and type(made["a"][1]) is dict
+    assert type(made["a"]) is list
+    assert type(made["a"][1]) is dict
     assert instantiate(None, "x") is None
 
 

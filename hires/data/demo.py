@@ -53,9 +53,7 @@ class Instance(NamedTuple):
 # ---- one image ------------------------------------------------------------------------------------
 
 
-def make_image(
-    settings: DemoSettings, split: str, index: int
-) -> tuple[np.ndarray, np.ndarray, list[Instance]]:
+def make_image(settings: DemoSettings, split: str, index: int) -> tuple[np.ndarray, np.ndarray, list[Instance]]:
     """Image (H, W, 3) RGB uint8, mask (H, W) uint8 of class indices, and the defects in it."""
     rng = np.random.default_rng([settings.seed, SPLITS.index(split), index])
     tilt, light = rng.uniform(-0.15, 0.15), rng.uniform(0, 2 * np.pi)
@@ -82,9 +80,7 @@ class _Canvas:
         self.instances: list[Instance] = []
         self._taken = np.empty((0, 4), np.int64)  # y0, x0, y1, x1 of the patches that keep apart
 
-    def draw(
-        self, count: int, make: Callable[[], textures.Patch], category: int = 0, apart: bool = True
-    ) -> None:
+    def draw(self, count: int, make: Callable[[], textures.Patch], category: int = 0, apart: bool = True) -> None:
         """Draws about `count` patches per 2048 x 2048 pixels, but at least three (fewer if no room is left).
 
         A patch drawn with `apart` touches no other such patch; category 0 is no defect.
@@ -122,9 +118,7 @@ class _Canvas:
             return
         self.mask[y : y + height, x : x + width][patch.mask] = category
         left, top, w, h = cv2.boundingRect(patch.mask.astype(np.uint8))
-        self.instances.append(
-            Instance(category, y + top, x + left, patch.mask[top : top + h, left : left + w])
-        )
+        self.instances.append(Instance(category, y + top, x + left, patch.mask[top : top + h, left : left + w]))
 
 
 # ---- annotations ----------------------------------------------------------------------------------
@@ -144,7 +138,7 @@ def _annotation(instance: Instance, number: int, image_id: int) -> dict[str, Any
 
 
 def _polygons(instance: Instance) -> list[list[float]]:
-    """COCO polygons [x, y, x, y, …] along the borders of the pixels, which a contour only a pixel wide needs."""
+    """COCO polygons [x, y, x, y, …] along the borders of the pixels, so that a line one pixel wide has area."""
     scale = 4
     fine = instance.mask.astype(np.uint8).repeat(scale, 0).repeat(scale, 1)
     contours, _ = cv2.findContours(fine, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)

@@ -33,9 +33,7 @@ def surface(rng: Generator, size: int, tilt: float) -> np.ndarray:
     light += 13.0 * _smooth(rng, size, 5)
     cast = _smooth(rng, size, 4)  # a second lamp of another colour
     tint, warmth = rng.uniform(123.0, 133.0, 3), rng.normal(0.0, 2.0, 3)
-    return cv2.merge(
-        [light + (np.float32(t) + np.float32(w) * cast) for t, w in zip(tint, warmth, strict=True)]
-    )
+    return cv2.merge([light + (np.float32(t) + np.float32(w) * cast) for t, w in zip(tint, warmth, strict=True)])
 
 
 def _grain(rng: Generator, size: int, tilt: float, length: int) -> np.ndarray:
@@ -158,9 +156,7 @@ def _groove(rng: Generator, angle: float, length: float, bend: float) -> Patch:
     half = rng.uniform(0.75, 1.6)
     core = _cover(half - np.abs(v))
     first, second = rng.permutation([1.15, 0.65])
-    lips = first * np.exp(-(((v - half - 0.9) / 0.8) ** 2)) + second * np.exp(
-        -(((v + half + 0.9) / 0.8) ** 2)
-    )
+    lips = first * np.exp(-(((v - half - 0.9) / 0.8) ** 2)) + second * np.exp(-(((v + half + 0.9) / 0.8) ** 2))
     balance = half / (0.8 * 0.9 * np.pi**0.5)  # lips as bright in sum as the core is dark
     depth = rng.uniform(70.0, 95.0) * (1.0 + 0.2 * np.sin(u / 7.0 + rng.uniform(0, 6.28)))
     fade = _cover((length / 2 - np.abs(u)) / 3.0)

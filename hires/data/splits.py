@@ -9,7 +9,7 @@ from hires.data.pairs import Pair, glob_regex, some
 from hires.interfaces import DataError
 from hires.settings import SettingError
 
-ALLOWED = "a glob, a .txt list, a list of those, or a fraction between 0 and 1 (train may be null: the rest)"
+ALLOWED = "a glob, a .txt list, a list of those, a fraction between 0 and 1, or null (no such split; of train: the rest)"
 
 
 def check_splits(splits: Mapping[str, Any]) -> None:
@@ -18,7 +18,7 @@ def check_splits(splits: Mapping[str, Any]) -> None:
         many = isinstance(rule, (list, tuple)) and len(rule) > 0
         texts = rule if many else [rule]
         is_text = all(isinstance(text, str) and text for text in texts)
-        if not (is_text or _is_fraction(rule) or (rule is None and name == "train")):
+        if not (is_text or _is_fraction(rule) or rule is None):
             raise SettingError(f"splits.{name}", rule, ALLOWED)
     fractions = {name: rule for name, rule in splits.items() if _is_fraction(rule)}
     if sum(fractions.values()) > 1 + 1e-9:

@@ -52,7 +52,8 @@ def test_a_large_image_does_not_depend_on_the_thread_count(big):
         image, mask, _ = make_image(DemoSettings(size=1024), "train", 0)
     finally:
         cv2.setNumThreads(before)
-    assert np.array_equal(image, big[0]) and np.array_equal(mask, big[1])
+    assert np.array_equal(image, big[0])
+    assert np.array_equal(mask, big[1])
 
 
 def test_seed_split_and_index_each_change_the_image():
@@ -78,7 +79,8 @@ def test_files_are_the_images_that_make_image_gives(root):
 def test_masks_hold_every_class_and_nothing_else(root):
     for path in root.glob("*/masks/*.png"):
         mask = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-        assert mask.dtype == np.uint8 and mask.shape == (256, 256)
+        assert mask.dtype == np.uint8
+        assert mask.shape == (256, 256)
         assert set(np.unique(mask)) == {0, 1, 2, 3}
 
 
@@ -97,7 +99,8 @@ def test_annotations_account_for_every_pixel_of_the_masks(root, split):
                 pixels = rasterize(annotation["segmentation"], mask.shape)
                 assert list(cv2.boundingRect(pixels)) == annotation["bbox"]
                 assert cv2.countNonZero(pixels) == annotation["area"]
-                assert not annotation["iscrowd"] and not rebuilt[pixels > 0].any()
+                assert not annotation["iscrowd"]
+                assert not rebuilt[pixels > 0].any()
                 rebuilt[pixels > 0] = annotation["category_id"]
         assert np.array_equal(rebuilt, mask)
 
@@ -117,7 +120,8 @@ def test_defects_are_of_the_promised_number_and_size(big):
         longest[CLASSES[instance.category]].append(max(instance.mask.shape))
     for name, (low, high) in {"scratch": (11, 60), "pit": (3, 16), "stain": (15, 60)}.items():
         assert 10 <= len(longest[name]) <= 20  # a quarter of the area of a full image
-        assert low <= min(longest[name]) and max(longest[name]) <= high
+        assert low <= min(longest[name])
+        assert max(longest[name]) <= high
 
 
 def test_pits_and_scratches_stand_out_at_native_resolution_only(big):
@@ -171,7 +175,8 @@ def test_a_link_is_followed(tmp_path):
         settings = DemoSettings(size=128, train=1, val=1, test=1, seed=seed)
         assert ensure_demo(tmp_path / "demo", settings) == tmp_path / "demo"
         assert json.loads((tmp_path / "disk/demo/demo.json").read_text())["settings"]["seed"] == seed
-    assert (tmp_path / "demo").is_symlink() and len(list((tmp_path / "disk").iterdir())) == 1
+    assert (tmp_path / "demo").is_symlink()
+    assert len(list((tmp_path / "disk").iterdir())) == 1
 
 
 def test_another_version_replaces_the_folder(tmp_path, monkeypatch):
@@ -183,7 +188,7 @@ def test_another_version_replaces_the_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name, content", [("photo.jpg", "mine"), ("demo.json", "not ours"), ("demo.json", "{}")]
+    ("name", "content"), [("photo.jpg", "mine"), ("demo.json", "not ours"), ("demo.json", "{}")]
 )
 def test_a_foreign_folder_is_refused_and_kept(tmp_path, name, content):
     root = tmp_path / "demo"
@@ -191,7 +196,8 @@ def test_a_foreign_folder_is_refused_and_kept(tmp_path, name, content):
     (root / name).write_text(content)
     with pytest.raises(DataError, match="choose another data_dir or remove it"):
         ensure_demo(root, SMALL)
-    assert (root / name).read_text() == content and len(list(tmp_path.rglob("*"))) == 2
+    assert (root / name).read_text() == content
+    assert len(list(tmp_path.rglob("*"))) == 2
 
 
 def test_a_file_in_the_way_is_refused(tmp_path):

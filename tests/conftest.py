@@ -1,0 +1,91 @@
+"""What every test gets: one thread a process, a cache of its own, small data sets made on the spot."""
+
+import os
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
+REPOSITORY = Path(__file__).parents[1]
+REAL_DATA = REPOSITORY.parent / "shared" / "data"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("HIRES_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory) -> Path:
+    """Six images of odd sizes with bright discs and dark bars; masks 0, 100 (disc), 200 (bar), 255 (ignored)."""
+    root = tmp_path_factory.mktemp("shapes")
+    for index in range(6):
+        image, mask = shape_image(np.random.default_rng(index), 150 + 7 * index, 201)
+        for folder, array in (("images", image), ("masks", mask)):
+            (root / folder).mkdir(exist_ok=True)
+            cv2.imwrite(str(root / folder / f"{index}.png"), array)
+    return root
+
+
+def shape_image(rng: np.random.Generator, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    image = rng.normal(110, 12, (height, width, 3)).clip(0, 255).astype(np.uint8)
+    mask = np.zeros((height, width), np.uint8)
+    for _ in range(6):
+        y, x = int(rng.integers(height)), int(rng.integers(width))
+        cv2.circle(image, (x, y), 11, (230, 220, 200), -1)
+        cv2.circle(mask, (x, y), 11, 100, -1)
+        y, x = int(rng.integers(height)), int(rng.integers(width))
+        cv2.rectangle(image, (x, y), (x + 30, y + 6), (20, 30, 40), -1)
+        cv2.rectangle(mask, (x, y), (x + 30, y + 6), 200, -1)
+    mask[:5] = 255
+    return image, mask
+
+
+@pytest.fixture
+def shapes_overrides(shapes, tmp_path) -> list[str]:
+    """A training of seconds on `shapes`: a tiny backbone, windows of 64 pixels."""
+    return [
+        "data=mask_folder",
+        f"data.root={shapes}",
+        "data.images=images/*.png",
+        "data.masks=masks/*.png",
+        "data.classes={background: 0, disc: 100, bar: 200}",
+        "data.ignore_values=[255]",
+        "data.splits={val: images/5.png}",
+        "data.workers=0",
+        "backbone.name=test_resnet",
+        "backbone.pretrained=false",
+        "model.decoder_channels=[32,16,16,8,8]",
+        "image_size=64",
+        "batch_size=4",
+        "trainer.max_steps=4",
+        "trainer.log_every=2",
+        "trainer.accelerator=cpu",
+        "scheduler.warmup_steps=1",
+        "evaluation.every=null",
+        f"run_dir={tmp_path / 'run'}",
+    ]
+
+
+@pytest.fixture
+def hires(monkeypatch, capfd):
+    """Runs the command line in this process: hires("train", ...) -> (exit code, stdout, stderr)."""
+    from hires.cli import main
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["hires", *arguments])
+        capfd.readouterr()
+        code = main()
+        return code, *capfd.readouterr()
+
+    return run

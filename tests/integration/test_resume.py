@@ -1,0 +1,151 @@
+"""A stopped run that is resumed ends in the same bits as one that was not stopped."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+STEPS = 6
+
+
+@pytest.fixture
+def train(hires, shapes_overrides):
+    def run(run_dir: Path, *more: str) -> Path:
+        overrides = [o for o in shapes_overrides if not o.startswith(("run_dir=", "trainer.max_steps="))]
+        settings = [
+            f"trainer.max_steps={STEPS}",
+            "trainer.checkpoint_every=1",
+            "trainer.log_every=3",
+            "trainer.ema_decay=0.9",
+            "backbone.drop_path_rate=0.2",
+            "augmentation=photometric",
+            f"run_dir={run_dir}",
+        ]
+        code, _, error = hires("train", *overrides, *settings, *more)
+        assert code == 0, error
+        return run_dir
+
+    return run
+
+
+def same(a: object, b: object, path: str = "") -> None:
+    """Asserts that two checkpoints hold the same bits."""
+    assert type(a) is type(b), path
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b), path
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys(), path
+        for key in a:
+            same(a[key], b[key], f"{path}.{key}")
+    elif isinstance(a, list):
+        assert len(a) == len(b), path
+        for index, (x, y) in enumerate(zip(a, b, strict=True)):
+            same(x, y, f"{path}[{index}]")
+    else:
+        assert a == b, path
+
+
+def records(run_dir: Path) -> list[dict]:
+    times = ("time", "seconds_per_step", "images_per_second")
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key not in times} for line in lines]
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_resumed_run_equals_the_uninterrupted_one(train, hires, tmp_path, monkeypatch, workers, stop):
+    whole = train(tmp_path / "whole", f"data.workers={workers}")
+    from hires.engine.trainer import Trainer
+
+    after_step = Trainer._after_step
+
+    def stop_after(self, batch_size):
+        after_step(self, batch_size)
+        if self.progress.step == stop:
+            raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_after_step", stop_after)
+        with pytest.raises(Stopped):
+            train(tmp_path / "stopped", f"data.workers={workers}")
+    torch.rand(7)  # whatever happens in between must not matter
+    code, _, error = hires("train", f"resume={tmp_path / 'stopped'}")
+    assert code == 0, error
+    for name in ("last", "best"):
+        states = [
+            torch.load(folder / "checkpoints" / f"{name}.pt", weights_only=True)
+            for folder in (whole, tmp_path / "stopped")
+        ]
+        same(*states)
+    assert records(whole) == records(tmp_path / "stopped")
+
+
+def test_resume_drops_lines_after_the_checkpoint(train, hires, tmp_path):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=3")
+    before = records(run_dir)
+    with open(run_dir / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "train", "step": 5, "loss": 1}\n{"kind": "tr')
+    code, _, error = hires("train", f"resume={run_dir}")
+    assert code == 0, error
+    assert records(run_dir) == before
+
+
+def test_resume_can_prolong_a_run(train, hires, tmp_path):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=2")
+    code, _, error = hires("train", f"resume={run_dir}", "trainer.max_steps=4")
+    assert code == 0, error
+    assert json.loads((run_dir / "result.json").read_text())["steps"] == 4
+
+
+def test_resume_auto_takes_the_newest_run(train, hires, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(tmp_path / "runs" / "default" / "a", "trainer.max_steps=1")
+    train(tmp_path / "runs" / "default" / "b", "trainer.max_steps=1")
+    code, out, error = hires("train", "resume=auto", "trainer.max_steps=2")
+    assert code == 0, error
+    steps = {
+        name: json.loads((tmp_path / f"runs/default/{name}/result.json").read_text())["steps"] for name in "ab"
+    }
+    assert steps == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("override", ["optimizer.lrr=1", "backbone=resnet50", "nothing=1"])
+def test_resume_refuses_what_it_cannot_change(train, hires, tmp_path, override):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=1")
+    code, _, error = hires("train", f"resume={run_dir}", override)
+    assert code == 2
+    assert override.partition("=")[0].split(".")[0] in error
+
+
+def test_resume_of_what_is_no_run(hires, tmp_path):
+    code, _, error = hires("train", f"resume={tmp_path}")
+    assert code == 1
+    assert "not a run directory" in error
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])
+def test_broken_checkpoint_is_refused_in_one_line(train, hires, tmp_path, damage):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=1")
+    path = run_dir / "checkpoints" / "last.pt"
+    path.write_bytes(path.read_bytes()[:2000] if damage is None else damage)
+    code, _, error = hires("train", f"resume={run_dir}", "trainer.max_steps=2")
+    assert code == 1
+    assert error.strip().splitlines()[-1].startswith(f"{path}: not a whole checkpoint")
+
+
+def test_config_of_a_stranger_runs_nothing(train, hires, tmp_path):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=1")
+    config = (run_dir / "config.yaml").read_text()
+    bad = config.replace("hires.data.augment.Augment", "os.system")
+    assert bad != config
+    (run_dir / "config.yaml").write_text(bad)
+    code, _, error = hires("train", f"resume={run_dir}", "trainer.max_steps=2")
+    assert code == 2
+    assert "augmentation" in error
+    shutil.rmtree(run_dir)
