@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from hires import runs
-from hires.data.loader import StepSampler
+from hires.data.loader import StepLoader, StepSampler
 from hires.data.windows import windows_in_epoch
 from hires.engine.checkpointer import read, weights
 from hires.engine.display import Display, class_table, log_to, show_metrics
@@ -20,7 +20,7 @@ from hires.engine.journal import Journal
 from hires.engine.reporter import Reporter
 from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
-from hires.interfaces import ImageSource, MemoryPlan
+from hires.interfaces import ConfigError, ImageSource, MemoryPlan
 from hires.recipe import Recipe, read_recipe
 from hires.wiring import (
     Learner,
@@ -44,32 +44,39 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     recipe = read_recipe(cfg)
     source = recipe.data.source("train")
     run_dir = resumed or runs.new_run_dir(cfg.run_dir)
+    cfg.run_dir = str(run_dir)
     log_to(console, run_dir / "train.log")
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
-    cfg.run_dir = str(run_dir)
-    runs.save_config(cfg, run_dir)
     plan = make_plan(recipe)
+    display, trainer, batches = _prepare(cfg, recipe, source, plan, run_dir, console)
+    runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
     write_text(run_dir / "plan.yaml", OmegaConf.to_yaml(asdict(plan)))
-    trainer = _train(cfg, recipe, source, plan, run_dir, console)
+    if not len(batches):
+        log.info("All %d steps are done already", trainer.progress.step)
+        return training_result(run_dir, trainer, plan, recipe.top.batch_size)
+    with display:
+        trainer.fit(batches)
+    trainer.reporter.journal.close()
     show_metrics(console, trainer.progress.metrics)
-    result = training_result(run_dir, trainer, plan, recipe.top.batch_size)
-    write_json(run_dir / "result.json", result)
+    outcome = training_result(run_dir, trainer, plan, recipe.top.batch_size)
+    write_json(run_dir / "result.json", outcome)
     log.info("Done: %s", run_dir)
-    return result
+    return outcome
 
 
-def _train(
+def _prepare(
     cfg: DictConfig, recipe: Recipe, source: ImageSource, plan: MemoryPlan, run_dir: Path, console: Console
-) -> Trainer:
-    loggers = list(instantiate(cfg.logger, "logger", allowed_on_command_line()).values())
+) -> tuple[Display, Trainer, StepLoader]:
+    """Everything for the first step, or for the one after the run's last checkpoint."""
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     checkpoint = run_dir / runs.LAST
     learner = make_learner(recipe, source.classes, fabric, resumed=checkpoint.exists())
-    dataset = make_dataset(recipe, source)
     windows = windows_in_epoch(source, recipe.image_size, recipe.data)
-    routine = make_routine(recipe, steps_per_epoch=-(-windows // recipe.top.batch_size))
-    checkpointer = learner.checkpointer(checkpoint.parent)
+    routine = make_routine(recipe, source.classes, steps_per_epoch=-(-windows // recipe.top.batch_size))
+    dataset = make_dataset(recipe, source)
+    loggers = list(instantiate(cfg.logger, "logger", allowed_on_command_line()).values())
     journal = Journal(run_dir / "metrics.jsonl", loggers)
+    checkpointer = learner.checkpointer(checkpoint.parent)
     if checkpoint.exists():
         checkpointer.load(checkpoint)
         journal.rewind(learner.progress.step)
@@ -88,10 +95,7 @@ def _train(
         progress=learner.progress,
     )
     sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps)
-    with display:
-        trainer.fit(make_batches(dataset, sampler, recipe, fabric))
-    journal.close()
-    return trainer
+    return display, trainer, make_batches(dataset, sampler, recipe, fabric)
 
 
 def make_plan(recipe: Recipe) -> MemoryPlan:
@@ -104,15 +108,18 @@ def make_plan(recipe: Recipe) -> MemoryPlan:
     )
 
 
-def make_routine(recipe: Recipe, steps_per_epoch: int) -> Routine:
-    """What happens at which step of a training."""
-    settings = recipe.trainer
+def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int) -> Routine:
+    """What happens at which step of a training. Raises ConfigError for a metric that no evaluation gives."""
+    settings, metric = recipe.trainer, recipe.evaluation.metric
+    known = recipe.task.evaluator(classes).compute()
+    if metric not in known:
+        raise ConfigError(f"evaluation.metric: got {metric}, allowed: {', '.join(known)}")
     return Routine(
         max_steps=settings.steps(steps_per_epoch),
         log_every=settings.log_every,
         checkpoint_every=settings.checkpoint_every,
         evaluate_every=recipe.evaluation.interval(steps_per_epoch),
-        metric=recipe.evaluation.metric,
+        metric=metric,
         patience=settings.patience,
     )
 
@@ -132,6 +139,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     log_to(console, None)
     run_dir = runs.existing_run(cfg.run)
     recipe = read_recipe(runs.with_given(runs.load_config(run_dir), cfg))
+    if not recipe.data.has_split(cfg.split):
+        raise ConfigError(f"split: got {cfg.split}, but the run's data.splits names no images for it")
     source = recipe.data.source(cfg.split)
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
     state = read(checkpoint)

@@ -37,9 +37,7 @@ def check(cfg: DictConfig, request: Request) -> None:
     if missing:
         comment = comments_of(request).get(missing, "")
         example = EXAMPLES.get(missing, f"{missing}=...")
-        raise ConfigError(
-            f"{missing}: must be given, for example {example}{f' ({comment})' if comment else ''}"
-        )
+        raise ConfigError(f"{missing}: must be given, for example {example}{f' ({comment})' if comment else ''}")
     check_interpolations(cfg)
 
 

@@ -89,9 +89,7 @@ class Request:
         """Group: options. Files named `base` are parts of others, not options."""
         folders = [path for root in self.folders if root.is_dir() for path in sorted(root.iterdir())]
         return {
-            name: sorted(
-                {f.stem for p in folders if p.name == name for f in p.glob("*.yaml") if f.stem != "base"}
-            )
+            name: sorted({f.stem for p in folders if p.name == name for f in p.glob("*.yaml") if f.stem != "base"})
             for name in sorted({p.name for p in folders if p.is_dir()})
         }
 

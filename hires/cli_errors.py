@@ -66,9 +66,7 @@ def syntax(text: str) -> str:
     """An override that cannot be read."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        return (
-            f"{text}: got no {'value' if key else 'key'}; write KEY=VALUE, for example trainer.max_steps=100"
-        )
+        return f"{text}: got no {'value' if key else 'key'}; write KEY=VALUE, for example trainer.max_steps=100"
     if value.startswith(("[", "{", "$")) and "=" not in value:
         return f"{key}: got {value}, which cannot be read; are all brackets and quotes closed?"
     inner = value.strip("\"'").replace('"', '\\"')
@@ -120,9 +118,7 @@ def translated(error: Exception) -> str:
         where = str(error).partition(":")[0]
         return f"{where}: {unknown_option(group, option, list(error.options))}"
     texts = [str(error), str(error.__cause__ or "")]
-    lines = [
-        line.strip() for text in texts for line in text.partition("\nConfig search path")[0].splitlines()
-    ]
+    lines = [line.strip() for text in texts for line in text.partition("\nConfig search path")[0].splitlines()]
     kept = [x.rstrip(".") for x in lines if x and not x.startswith(("To append to", "object_type="))]
     return "; ".join(kept).replace("full_key: ", "key ") or type(error).__name__
 
@@ -186,9 +182,11 @@ def _key_problems(override: Override, base: DictConfig) -> Iterator[str]:
     if override.is_add():
         if key in paths:
             yield f"{key}: exists already; leave out the +"
-    elif key not in paths and not override.is_force_add():
+    elif override.is_force_add():
+        return
+    elif key not in paths:
         yield missing(key, base)
-    elif isinstance(value, dict) and not override.is_force_add():
+    elif isinstance(value, dict) and OmegaConf.is_dict(OmegaConf.select(base, key, throw_on_missing=False)):
         yield from (missing(path, base) for path in _paths(value, f"{key}.") if path not in paths)
 
 

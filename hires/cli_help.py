@@ -58,9 +58,7 @@ def command_help(request: Request, summary: str) -> str:
     plain.pop("hydra")
     comments = comments_of(request)
     knobs = dict(_knobs(plain, comments))
-    options = {
-        group: names for group, names in request.groups().items() if group in chosen and len(names) > 0
-    }
+    options = {group: names for group, names in request.groups().items() if group in chosen and len(names) > 0}
     usage = f"hires {request.command} {'[GROUP=OPTION ...] ' if options else ''}[KEY=VALUE ...] [FLAGS]"
     sections = [summary, "", f"Usage: {usage}", "", "Examples:"]
     for line, text in EXAMPLES.get(request.command, ()):
@@ -149,9 +147,7 @@ def _paths(node: Any, prefix: str = "") -> Iterator[str]:
 def _flow(value: Any) -> str:
     if isinstance(value, str):
         return value or '""'
-    text: str = yaml.safe_dump(
-        value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
-    )
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
     return text.removesuffix("...\n").strip()
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hires.errors import ConfigError as ConfigError  # noqa: PLC0414
-from hires.errors import DataError as DataError  # noqa: PLC0414
-from hires.errors import HiresError as HiresError  # noqa: PLC0414
+from hires.errors import ConfigError as ConfigError
+from hires.errors import DataError as DataError
+from hires.errors import HiresError as HiresError
 
 IGNORE = 255
 """The mask value that no loss and no metric counts: padding, unlabelled pixels."""

@@ -57,8 +57,8 @@ def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
     if run_dir is None:
         return cfg, None
     overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    changes = [override for override in overrides if not override.startswith(("resume=", "allow_targets="))]
-    return _changed(load_config(run_dir), changes), run_dir
+    keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
+    return _changed(load_config(run_dir), _independent(cfg), [key for key in keys if key not in _NOT_CHANGED]), run_dir
 
 
 def _find_run(given: str) -> Path | None:
@@ -82,13 +82,26 @@ def existing_run(given: str) -> Path:
     return run_dir
 
 
+_PATHS = ("data_dir", "data.root", "backbone.weights", "init_from", "data.cache_dir")
+
+
 def save_config(cfg: DictConfig, run_dir: Path) -> None:
-    """Writes config.yaml: interpolations stay, paths that depend on the working directory become absolute."""
-    saved = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))
-    saved.data_dir = os.path.abspath(os.path.expanduser(cfg.data_dir))
-    saved.run_dir = os.path.abspath(run_dir)
-    saved.resume = None
+    """Writes config.yaml: interpolations stay, relative paths become absolute."""
+    saved = _independent(cfg)
+    saved.run_dir, saved.resume = os.path.abspath(run_dir), None
     write_text(run_dir / CONFIG, OmegaConf.to_yaml(saved))
+
+
+def _independent(cfg: DictConfig) -> DictConfig:
+    """A copy of a configuration that does not depend on the working directory."""
+    copy: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))  # type: ignore[assignment]
+    copy.data_dir = cfg.data_dir  # may come from the environment
+    for key in _PATHS:
+        parent, _, name = key.rpartition(".")
+        node = copy[parent] if parent else copy
+        if node.get(name) is not None and not OmegaConf.is_interpolation(node, name):
+            node[name] = os.path.abspath(os.path.expanduser(node[name]))
+    return copy
 
 
 def load_config(run_dir: Path) -> DictConfig:
@@ -106,21 +119,29 @@ def load_config(run_dir: Path) -> DictConfig:
     return cfg
 
 
-def _changed(cfg: DictConfig, overrides: list[str]) -> DictConfig:
-    """A run's configuration with `key=value` overrides from the command line.
-
-    Raises ConfigError for other kinds of override and for keys that the configuration does not have.
-    """
-    for override in overrides:
-        key, _, _ = override.partition("=")
-        if OmegaConf.select(cfg, key, default=_ABSENT) is _ABSENT:
-            raise ConfigError(f"{key}: the run has no such key, so resuming cannot change it")
-        if OmegaConf.is_config(OmegaConf.select(cfg, key)):
-            raise ConfigError(f"{key}: resuming changes single values only, such as trainer.max_steps=2000")
-    return OmegaConf.merge(cfg, OmegaConf.from_dotlist(overrides))  # type: ignore[return-value]
-
-
 _ABSENT = object()
+_NOT_CHANGED = ("resume", "allow_targets", "run_dir", "experiment")
+"""Keys of the command line that say which run to resume, not what to change in it."""
+
+
+def _changed(cfg: DictConfig, given: DictConfig, keys: list[str]) -> DictConfig:
+    """A run's configuration with the values that the command line gives for some keys.
+
+    Groups may be given as they were, so that the command line of a run with `resume=auto` continues it.
+    Raises ConfigError for groups that differ and for keys that the run does not have.
+    """
+    values = {key: OmegaConf.select(given, key, default=_ABSENT) for key in keys}
+    for key, value in values.items():
+        if OmegaConf.select(cfg, key, default=_ABSENT) is _ABSENT and value is not _ABSENT:
+            raise ConfigError(f"{key}: the run has no such key, so resuming cannot change it")
+        if not OmegaConf.is_dict(value) and value is not _ABSENT:
+            OmegaConf.update(cfg, key, value)
+    for key, value in values.items():
+        if OmegaConf.is_dict(value) and OmegaConf.select(cfg, key) != value:
+            raise ConfigError(
+                f"{key}: differs from the run's; resuming changes single values only, such as trainer.max_steps=2000"
+            )
+    return cfg
 
 
 def checkpoint_path(run_dir: Path, name: str) -> Path:

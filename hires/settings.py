@@ -29,6 +29,9 @@ class SettingError(ConfigError):
         super().__init__(f"{field}: got {given!r}, allowed: {allowed}")
         self.field, self.given, self.allowed = field, given, allowed
 
+    def __reduce__(self) -> tuple[Any, ...]:  # the default would call __init__ with the message alone
+        return type(self), (self.field, self.given, self.allowed)
+
 
 @dataclass(frozen=True)
 class Settings:

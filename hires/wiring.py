@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from torch import nn
 
 from hires.data.loader import StepLoader, StepSampler, make_loader
 from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
@@ -26,8 +25,7 @@ from hires.runs import weights_path
 
 Evaluation = Callable[[Any], dict[str, float]]
 
-
-def make_task(recipe: Recipe, classes: tuple[str, ...], *, load_pretrained: bool) -> nn.Module:
+def make_task(recipe: Recipe, classes: tuple[str, ...], *, load_pretrained: bool) -> Any:
     """The task of a recipe, on the CPU; with pretrained weights unless a checkpoint replaces them anyway."""
     settings = recipe.backbone
     brings_statistics = settings.pretrained or settings.weights is not None
@@ -41,13 +39,12 @@ def make_task(recipe: Recipe, classes: tuple[str, ...], *, load_pretrained: bool
     check_multiple("evaluation.window", recipe.window, network.stride)
     return recipe.task.build(network, count)
 
-
 @dataclass(frozen=True)
 class Learner:
     """What learns: the parts of a training that a checkpoint restores, on their device."""
 
     fabric: Fabric
-    task: nn.Module
+    task: Any  # a Task that is a module
     average: Averaged
     optimizer: Any
     progress: Progress
@@ -62,7 +59,6 @@ class Learner:
         }
         return Checkpointer(folder, parts)
 
-
 def make_learner(recipe: Recipe, classes: tuple[str, ...], fabric: Fabric, *, resumed: bool) -> Learner:
     """A learner before its first step; a resumed one still lacks the state of its checkpoint."""
     seed_everything(recipe.top.seed)
@@ -76,13 +72,11 @@ def make_learner(recipe: Recipe, classes: tuple[str, ...], fabric: Fabric, *, re
         task.compile()
     return Learner(fabric, task, average, optimizer, Progress())
 
-
-def move(task: nn.Module, recipe: Recipe, fabric: Fabric) -> None:
+def move(task: Any, recipe: Recipe, fabric: Fabric) -> None:
     """Brings a task to its device, in the memory format of the trainer."""
     fabric.to_device(task)
     if recipe.trainer.channels_last:
-        task.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
+        task.to(memory_format=torch.channels_last)
 
 def make_update(recipe: Recipe, learner: Learner, plan: MemoryPlan, max_steps: int) -> Updater:
     """One optimizer step of a learner, as a function of the samples; continues where its progress stands."""
@@ -106,7 +100,6 @@ def make_update(recipe: Recipe, learner: Learner, plan: MemoryPlan, max_steps: i
         steps_done=learner.progress.step,
     )
 
-
 def make_clip(recipe: Recipe, learner: Learner) -> Callable[[], Any]:
     """Clips the gradients of a learner to the norm of the trainer, or does nothing."""
     limit = recipe.trainer.clip_grad_norm
@@ -115,7 +108,6 @@ def make_clip(recipe: Recipe, learner: Learner) -> Callable[[], Any]:
     clip = learner.fabric.clip_gradients
     return partial(clip, learner.task, learner.optimizer, max_norm=limit, error_if_nonfinite=False)
 
-
 def make_dataset(recipe: Recipe, source: Any) -> TrainingDataset:
     """The training samples of a source: windows, or whole images resized."""
     size, seed, augment = recipe.image_size, recipe.top.seed, recipe.augmentation
@@ -123,11 +115,9 @@ def make_dataset(recipe: Recipe, source: Any) -> TrainingDataset:
         return ResizeDataset(source, size, augment, seed)
     return WindowDataset(source, size, recipe.data.window, augment, seed)
 
-
 def make_batches(dataset: TrainingDataset, sampler: StepSampler, recipe: Recipe, fabric: Fabric) -> StepLoader:
     """The optimizer batches of a training."""
     return make_loader(dataset, sampler, recipe.data.workers, pin_memory=fabric.device.type == "cuda")
-
 
 def make_evaluation(
     recipe: Recipe, source: ImageSource, fabric: Fabric, progress: Callable[[int, int], None]
@@ -143,8 +133,6 @@ def make_evaluation(
         autocast=fabric.autocast,
         progress=progress,
     )
-
-
 
 def seed_everything(seed: int) -> None:
     """Seeds the global generators: they decide initial weights, dropout and drop path."""

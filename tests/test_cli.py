@@ -232,9 +232,7 @@ def test_the_quotes_that_a_message_asks_for_work(hires: Hires, calls: Calls) -> 
         ("~logger.csv", "logger.csv", None),
     ],
 )
-def test_what_may_be_changed_or_added(
-    override: str, key: str, value: Any, hires: Hires, calls: Calls
-) -> None:
+def test_what_may_be_changed_or_added(override: str, key: str, value: Any, hires: Hires, calls: Calls) -> None:
     assert hires("train", override)[0] == 0
     assert OmegaConf.select(OmegaConf.create(calls[0][1]), key) == value
 
@@ -349,9 +347,7 @@ def test_errors_of_a_command(hires: Hires, calls: Calls, monkeypatch: pytest.Mon
     assert "HYDRA_FULL_ERROR" not in os.environ
 
 
-def test_one_wrong_job_does_not_stop_a_sweep(
-    hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_wrong_job_does_not_stop_a_sweep(hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     def odd(cfg: Any) -> None:
         if cfg.split == "b":
             raise ConfigError("split: got b")
@@ -372,9 +368,7 @@ def test_a_traceback_on_request(variable: str, hires: Hires, monkeypatch: pytest
     assert os.environ[variable] == "1"
 
 
-def test_the_users_environment_in_a_command(
-    hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_environment_in_a_command(hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str | None] = []
     monkeypatch.setattr(calls, "then", lambda cfg: seen.append(os.environ.get("HYDRA_FULL_ERROR")))
     hires("evaluate", "run=x")
@@ -420,9 +414,7 @@ def test_help_shows_every_key(columns: str, hires: Hires, monkeypatch: pytest.Mo
             continue
         for key in keys_of(yaml.compose(path.read_text()), group):
             parent = key.rpartition(".")[0]
-            assert (
-                f"\n  {key}=" in out or f"\n  {parent}={{" in out or key.rstrip(".") == group.rstrip(".")
-            ), key
+            assert f"\n  {key}=" in out or f"\n  {parent}={{" in out or key.rstrip(".") == group.rstrip("."), key
 
 
 def test_help_of_a_command(hires: Hires) -> None:

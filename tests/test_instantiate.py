@@ -56,9 +56,7 @@ def node(target: Any, **parameters: Any) -> Any:
     ids=["plain", "list", "transforms", "args", "partial"],
 )
 @pytest.mark.parametrize("how", [{}, {"_partial_": True}], ids=["call", "deferred"])
-def test_what_is_not_allowed_does_nothing(
-    target: str, wrap: Any, how: dict[str, Any], tmp_path: Path
-) -> None:
+def test_what_is_not_allowed_does_nothing(target: str, wrap: Any, how: dict[str, Any], tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     bad = {"_target_": target, "_args_": [f"touch {trace}"], **how}
     with pytest.raises(ConfigError, match="_target_"):

@@ -58,7 +58,7 @@ class _Identity:
 
 
 def _compose(transforms: list[Any]) -> Any:
-    import albumentations  # type: ignore[import-untyped]  # takes seconds: only who augments pays
+    import albumentations  # takes seconds: only who augments pays
 
     return albumentations.Compose(transforms)
 

@@ -61,9 +61,7 @@ class DecodedCache(NoCache):
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if _folder_bytes(self.folder) + array.nbytes > self.budget:
-                self._stop(
-                    logging.INFO, "is full: decoding the rest each time; raise data.cache_gib or empty it"
-                )
+                self._stop(logging.INFO, "is full: decoding the rest each time; raise data.cache_gib or empty it")
                 return False
             _write_whole(entry, array)
         except OSError as error:

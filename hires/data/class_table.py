@@ -73,9 +73,7 @@ def _check(classes: Mapping[str, object], values: Sequence[Sequence[int]], ignor
             if not 0 <= value <= _HIGHEST:
                 raise SettingError(f"classes.{name}", value, f"mask values from 0 to {_HIGHEST}")
             if value in seen:
-                raise SettingError(
-                    f"classes.{name}", value, f"a value used once; it is already in {seen[value]}"
-                )
+                raise SettingError(f"classes.{name}", value, f"a value used once; it is already in {seen[value]}")
             seen[value] = name
     if any(not 0 <= value <= _HIGHEST for value in ignored):
         raise SettingError("ignore_values", list(ignored), f"mask values from 0 to {_HIGHEST}")

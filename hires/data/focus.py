@@ -66,7 +66,7 @@ def _check_names(wanted: Sequence[str] | None, names: Sequence[str]) -> None:
         if name not in names:
             near = get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingError("window.focus_classes", name, f"{', '.join(names)}{hint}")
+            raise SettingError("data.window.focus_classes", name, f"{', '.join(names)}{hint}")
 
 
 def _focus(counts: np.ndarray, names: Sequence[str], wanted: Sequence[str] | None) -> np.ndarray:
@@ -75,9 +75,7 @@ def _focus(counts: np.ndarray, names: Sequence[str], wanted: Sequence[str] | Non
     return np.delete(np.arange(len(names)), counts.sum(axis=0).argmax())
 
 
-def _sample(
-    mask: np.ndarray, classes: int, most: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _sample(mask: np.ndarray, classes: int, most: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Pixels per class, and at most `most` (y, x) int32 of each class in turn, without repeats.
 
     Goes row by row, so that memory does not grow with the image.

@@ -48,9 +48,7 @@ def read_image(path: str | Path) -> np.ndarray:
         raise DataError(f"{path}: the JPEG is cut short (no end marker); copy it again or remove it")
     image = _decode(path, data, cv2.IMREAD_GRAYSCALE if mode in _GRAY else cv2.IMREAD_COLOR_RGB)
     if image.shape[:2] != size:
-        raise DataError(
-            f"{path}: header says {size} (height, width), decoded {image.shape[:2]}; save it again"
-        )
+        raise DataError(f"{path}: header says {size} (height, width), decoded {image.shape[:2]}; save it again")
     return image if image.ndim == 3 else image[:, :, None]
 
 
@@ -148,13 +146,9 @@ def _decode(path: str | Path, data: bytes, colour: int) -> np.ndarray:
     finally:
         cv2.utils.logging.setLogLevel(level)
     if image is None:
-        raise DataError(
-            f"{path}: the pixels cannot be decoded (broken or cut short); copy it again or remove it"
-        )
+        raise DataError(f"{path}: the pixels cannot be decoded (broken or cut short); copy it again or remove it")
     if image.dtype != np.uint8:
-        raise DataError(
-            f"{path}: pixels are {image.dtype}, only 8-bit images are supported; convert it to uint8"
-        )
+        raise DataError(f"{path}: pixels are {image.dtype}, only 8-bit images are supported; convert it to uint8")
     return image
 
 

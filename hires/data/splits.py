@@ -9,7 +9,9 @@ from hires.data.pairs import Pair, glob_regex, some
 from hires.interfaces import DataError
 from hires.settings import SettingError
 
-ALLOWED = "a glob, a .txt list, a list of those, a fraction between 0 and 1, or null (no such split; of train: the rest)"
+ALLOWED = (
+    "a glob, a .txt list, a list of those, a fraction between 0 and 1, or null (no such split; of train: the rest)"
+)
 
 
 def check_splits(splits: Mapping[str, Any]) -> None:
@@ -25,9 +27,7 @@ def check_splits(splits: Mapping[str, Any]) -> None:
         raise SettingError("splits", fractions, "fractions that add up to at most 1")
 
 
-def split_pairs(
-    root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], seed: int
-) -> dict[str, list[Pair]]:
+def split_pairs(root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], seed: int) -> dict[str, list[Pair]]:
     """Pairs by split, in their order. Raises DataError when an image falls into two splits.
 
     A fraction takes the images whose hashed key falls into its share of [0, 1): which ones does not depend

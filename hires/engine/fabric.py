@@ -7,14 +7,14 @@ from lightning_fabric.plugins import MixedPrecision, Precision
 from hires.interfaces import Batch, ConfigError
 
 
-def make_fabric(accelerator: str, precision: str, loggers: list[object] | None = None) -> Fabric:
+def make_fabric(accelerator: str, precision: str) -> Fabric:
     """A launched Fabric on one device. Raises ConfigError when the device is not there."""
     if accelerator == "auto":
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise ConfigError("trainer.accelerator: cuda, but torch finds no CUDA device here; use cpu or auto")
     plugin = precision_plugin(precision, accelerator)
-    fabric = Fabric(accelerator=accelerator, devices=1, plugins=plugin, loggers=loggers)  # type: ignore[arg-type]
+    fabric = Fabric(accelerator=accelerator, devices=1, plugins=plugin)
     fabric.launch()
     return fabric
 

@@ -2,7 +2,8 @@
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Protocol
 
 import torch
 from timm.optim import create_optimizer_v2, list_optimizers
@@ -29,7 +30,9 @@ class OptimizerSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.name not in list_optimizers():
-            raise SettingError("name", self.name, f"one of timm's optimizers: {', '.join(list_optimizers())}")
+            near = get_close_matches(self.name, list_optimizers(), n=3)
+            hint = f"such as {', '.join(near)}" if near else "such as adamw, sgd, lion"
+            raise SettingError("name", self.name, f"one of timm.optim.list_optimizers(), {hint}")
 
     def build(self, task: nn.Module) -> torch.optim.Optimizer:
         """The optimizer of the parameters that train, in groups by timm's rules."""
@@ -56,7 +59,7 @@ class Schedule(Protocol):
 class SchedulerSettings(Settings):
     """A timm schedule over optimizer steps with a linear warm-up."""
 
-    name: str = "cosine"
+    name: Literal["cosine", "poly", "step", "multistep", "tanh", "constant"] = "cosine"
     warmup_steps: Annotated[int, Bounds(0)] = 50
     warmup_lr: Rate = 1e-6
     min_lr: Rate = 1e-6
@@ -67,28 +70,28 @@ class SchedulerSettings(Settings):
         warmup = min(self.warmup_steps, max_steps // 2)
         if self.name == "constant":
             return ConstantSchedule(optimizer, warmup_t=warmup, warmup_lr_init=self.warmup_lr)
-        self._check_arguments()
-        schedule, _ = create_scheduler_v2(
-            optimizer,
-            sched=self.name,
-            num_epochs=max_steps,
-            updates_per_epoch=1,
-            step_on_epochs=False,
-            warmup_epochs=warmup,
-            warmup_lr=self.warmup_lr,
-            min_lr=self.min_lr,
-            **self.arguments,
-        )
-        if schedule is None:
-            raise SettingError("scheduler.name", self.name, "cosine, poly, step, multistep, tanh, constant")
+        own: dict[str, Any] = {
+            "sched": self.name,
+            "num_epochs": max_steps,
+            "updates_per_epoch": 1,
+            "step_on_epochs": False,
+            "warmup_epochs": warmup,
+            "warmup_lr": self.warmup_lr,
+            "min_lr": self.min_lr,
+        }
+        self._check_arguments(own)
+        try:
+            schedule, _ = create_scheduler_v2(optimizer, **own, **self.arguments)
+        except (TypeError, ValueError, AssertionError) as error:
+            raise ConfigError(f"scheduler.arguments: {self.arguments} do not fit {self.name}: {error}") from error
         schedule.step_update(0)
         return schedule
 
-    def _check_arguments(self) -> None:
-        known = set(inspect.signature(create_scheduler_v2).parameters)
+    def _check_arguments(self, own: dict[str, Any]) -> None:
+        allowed = sorted(set(inspect.signature(create_scheduler_v2).parameters) - {"optimizer", *own})
         for name in self.arguments:
-            if name not in known:
-                raise ConfigError(f"scheduler.arguments.{name}: no such argument, allowed: {', '.join(sorted(known))}")
+            if name not in allowed:
+                raise ConfigError(f"scheduler.arguments.{name}: no such argument, allowed: {', '.join(allowed)}")
 
 
 class ConstantSchedule(Scheduler):

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from hires.interfaces import ConfigError
 from hires.settings import Bounds, SettingError, Settings
 
 Count = Annotated[int, Bounds(1)]
@@ -14,10 +13,10 @@ Side = Annotated[int, Bounds(32)]
 
 @dataclass(frozen=True)
 class TrainerSettings(Settings):
-    """How long and how to train. One of `max_steps` and `max_epochs` must be given; the earlier one ends it."""
+    """How long and how to train; `max_epochs` counts where `max_steps` is not given."""
 
     max_steps: Count | None = None
-    max_epochs: Count | None = None
+    max_epochs: Count = 50
     precision: Precision = "32-true"
     accelerator: Accelerator = "auto"
     clip_grad_norm: Annotated[float, Bounds(0)] | None = None
@@ -25,16 +24,12 @@ class TrainerSettings(Settings):
     channels_last: bool = True
     compile: bool = False
     log_every: Count = 10
-    checkpoint_every: Count = 500
+    checkpoint_every: Count = 100
     patience: Count | None = None
 
     def steps(self, steps_per_epoch: int) -> int:
         """Optimizer steps of the whole training."""
-        limits = [self.max_steps, self.max_epochs and self.max_epochs * steps_per_epoch]
-        given = [limit for limit in limits if limit]
-        if not given:
-            raise ConfigError("trainer: give trainer.max_steps or trainer.max_epochs")
-        return min(given)
+        return self.max_steps or self.max_epochs * steps_per_epoch
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 from hires.engine.checkpointer import Checkpointer
 from hires.engine.progress import Progress, Stopwatch
 from hires.engine.reporter import Reporter
-from hires.interfaces import ConfigError, Sample
+from hires.interfaces import Sample
 
 log = logging.getLogger(__name__)
 
@@ -83,13 +83,8 @@ class Trainer:
 
     def _evaluate(self) -> None:
         metrics = self.progress.metrics = self.evaluate()
-        better = bool(metrics) and self.progress.judge(self._value(metrics))
+        better = bool(metrics) and self.progress.judge(metrics[self.routine.metric])
         if metrics:
             self.reporter.evaluated(self.progress.step, metrics, self.routine.metric)
         self.checkpointer.save("last", *(["best"] if better else []))
         self.stopwatch.start()
-
-    def _value(self, metrics: dict[str, float]) -> float:
-        if self.routine.metric not in metrics:
-            raise ConfigError(f"evaluation.metric: got {self.routine.metric}, allowed: {', '.join(metrics)}")
-        return metrics[self.routine.metric]

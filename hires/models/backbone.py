@@ -54,7 +54,9 @@ class Backbone(nn.Module):
         self.strides = tuple(reductions[i] for i in self._picks)
         self.channels = tuple(net.feature_info.channels()[i] for i in self._picks)
         if self.strides[-4:] != STRIDES[1:]:
-            raise ConfigError(f"backbone.name: {name} has feature maps at strides {reductions}, needed: 4, 8, 16, 32")
+            raise ConfigError(
+                f"backbone.name: {name} has feature maps at strides {reductions}, needed: 4, 8, 16, 32"
+            )
         config = net.model.pretrained_cfg
         self.mean, self.std = _spread(config["mean"], in_channels), _spread(config["std"], in_channels)
         self._frozen: list[nn.Module] = []
@@ -90,16 +92,17 @@ class Backbone(nn.Module):
             module.eval()
         return self
 
-    def group_matcher(self, coarse: bool = False) -> dict[str, str]:
-        """timm's grouping of parameters into layers, for names below `net.model.`."""
+    def group_matcher(self, prefix: str, coarse: bool = False) -> dict[str, Any]:
+        """timm's grouping of parameters into layers, for parameters whose names begin with `prefix`."""
         groups = self.net.model.group_matcher(coarse)
-        return {key: _below(value, "net.model.") for key, value in groups.items()}
+        return {key: _below(pattern, f"{prefix}net.model.") for key, pattern in groups.items()}
 
 
-def _below(pattern: object, prefix: str) -> object:
+def _below(pattern: Any, prefix: str) -> Any:
+    """A pattern, or a list of (pattern, depth), for names that begin with `prefix`."""
     if isinstance(pattern, str):
-        return pattern.replace("^", f"^{prefix}", 1)
-    return [(_below(p, prefix), depth) for p, depth in pattern]  # type: ignore[attr-defined]
+        return f"{re.escape(prefix)}(?:{pattern.replace('^', '')})"
+    return [(_below(part, prefix), depth) for part, depth in pattern]
 
 
 def _sequence(model: nn.Module, ends: list[str]) -> list[str]:

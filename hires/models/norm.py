@@ -41,8 +41,8 @@ def _group_norm(norm: nn.BatchNorm2d) -> nn.Module:
     else:
         new = nn.GroupNorm(groups, norm.num_features, eps=norm.eps)
     if norm.affine:
-        new.weight.data.copy_(norm.weight.data)  # type: ignore[union-attr, operator]
-        new.bias.data.copy_(norm.bias.data)  # type: ignore[union-attr, operator]
+        new.weight.data.copy_(norm.weight.data)  # type: ignore[operator]
+        new.bias.data.copy_(norm.bias.data)  # type: ignore[operator]
     return new
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,8 @@ class SegmentationSettings(Settings):
 
     loss: LossSettings = field(default_factory=LossSettings)
 
-    def build(self, network: nn.Module, num_classes: int) -> "SegmentationTask":
-        """The task of a network that has a backbone and says its stages."""
+    def build(self, network: Any, num_classes: int) -> "SegmentationTask":
+        """The task of a network: a module with `backbone`, `stride` and `stages()`."""
         return SegmentationTask(network=network, loss=self.loss.build(num_classes))
 
     def evaluator(self, classes: tuple[str, ...]) -> SegmentationEvaluator:
@@ -30,9 +31,9 @@ class SegmentationSettings(Settings):
 class SegmentationTask(nn.Module):
     """One class for each pixel. Images (B, C, H, W) uint8 or uint16, masks (H, W) uint8 in `target["mask"]`."""
 
-    def __init__(self, *, network: nn.Module, loss: SegmentationLoss):
+    def __init__(self, *, network: Any, loss: SegmentationLoss):
         super().__init__()
-        self.normalize = Normalize(network.backbone.mean, network.backbone.std)  # type: ignore[union-attr, arg-type]
+        self.normalize = Normalize(network.backbone.mean, network.backbone.std)
         self.network, self.loss = network, loss
 
     def normalizers(self, targets: list[Target]) -> dict[str, Tensor]:
@@ -48,9 +49,7 @@ class SegmentationTask(nn.Module):
         logits = self.network(self.normalize(batch.images))
         return upsample(logits.float(), batch.images.shape[-2:]).softmax(1)
 
-    def stitch(
-        self, size: tuple[int, int], predictions: Iterable[tuple[View, Tensor]]
-    ) -> Iterator[LabelRows]:
+    def stitch(self, size: tuple[int, int], predictions: Iterable[tuple[View, Tensor]]) -> Iterator[LabelRows]:
         for top, probabilities in blend(size, predictions):
             yield LabelRows(top, probabilities.argmax(0).byte().cpu().numpy())
 
@@ -63,13 +62,12 @@ class SegmentationTask(nn.Module):
         return Batch(images, [{"mask": mask} for mask in masks])
 
     def stages(self) -> dict[str, tuple[str, ...]]:
-        stages = self.network.stages()  # type: ignore[operator, union-attr]
-        named = {stage: tuple(f"network.{name}" for name in names) for stage, names in stages.items()}
+        named = {s: tuple(f"network.{name}" for name in names) for s, names in self.network.stages().items()}
         return {**named, "loss": ("loss",)}
 
-    def group_matcher(self, coarse: bool = False) -> dict[str, object]:
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """timm's layer groups of the backbone; what follows the backbone is the last layer."""
-        return self.network.backbone.group_matcher(coarse)  # type: ignore[union-attr, operator]
+        return self.network.backbone.group_matcher("network.backbone.", coarse)
 
 
 class Normalize(nn.Module):

@@ -39,7 +39,8 @@ def test_a_hit_equals_decoding_and_is_mapped(image, cache):
     decode = Counting()
     for _ in range(3):
         kept = cache.load(image, decode)
-        assert isinstance(kept, np.memmap) and not kept.flags.writeable
+        assert isinstance(kept, np.memmap)
+        assert not kept.flags.writeable
         np.testing.assert_array_equal(kept, read_image(image))
     assert decode.calls == 1
 
@@ -100,7 +101,8 @@ def test_leftovers_of_killed_processes_are_removed(image, cache):
     fresh.touch()
     os.utime(old, (0, 0))
     cache.load(image, read_image)
-    assert not old.exists() and fresh.exists()
+    assert not old.exists()
+    assert fresh.exists()
 
 
 def test_errors_of_decoding_pass_through(tmp_path, cache):

@@ -28,8 +28,7 @@ class Masks:
 @pytest.fixture
 def masks():
     made = [
-        np.random.default_rng(n).choice([0, 1, 2, IGNORE], (50, 40), p=[0.9, 0.05, 0.02, 0.03])
-        for n in range(3)
+        np.random.default_rng(n).choice([0, 1, 2, IGNORE], (50, 40), p=[0.9, 0.05, 0.02, 0.03]) for n in range(3)
     ]
     made = [mask.astype(np.uint8) for mask in made]
     made.append(np.zeros((30, 30), np.uint8))
@@ -49,7 +48,8 @@ def test_picked_pixels_hold_a_focus_class(masks):
     assert np.mean(values == 1) == pytest.approx(0.5, abs=0.1)
     assert np.mean(values == 2) == pytest.approx(0.5, abs=0.1)
     images = np.bincount([image for image, _, _ in picked], minlength=4)
-    assert images[3] == 0 and (images[:3] > 150).all()
+    assert images[3] == 0
+    assert (images[:3] > 150).all()
     assert len(set(picked)) > 150
 
 
@@ -60,7 +60,8 @@ def test_few_samples_still_come_from_everywhere(masks, monkeypatch):
     assert len(picked) == 4 * 20
     assert all(masks.masks[image][y, x] == 0 for image, y, x in picked)
     rows = [y for _, y, _ in picked]
-    assert min(rows) < 10 and max(rows) > 40
+    assert min(rows) < 10
+    assert max(rows) > 40
 
 
 def test_the_same_masks_give_the_same_index(masks):
@@ -91,4 +92,5 @@ def test_one_line_per_class(masks, caplog):
     with caplog.at_level(logging.INFO):
         ClassIndex(masks)
     assert len(caplog.records) == 3
-    assert "class rare: " in caplog.text and "in 3 image(s), in focus" in caplog.text
+    assert "class rare: " in caplog.text
+    assert "in 3 image(s), in focus" in caplog.text

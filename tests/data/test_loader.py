@@ -19,7 +19,8 @@ counts = st.integers(1, 12)
 def test_resuming_gives_the_later_steps(windows, batch, start, steps):
     whole = list(StepSampler(windows, batch, 0, steps))
     assert list(StepSampler(windows, batch, start, steps)) == whole[start:]
-    assert all(len(keys) == batch for keys in whole) and len(set(sum(whole, []))) == batch * steps
+    assert all(len(keys) == batch for keys in whole)
+    assert len(set(sum(whole, []))) == batch * steps
 
 
 @given(counts, st.integers(1, 4), st.integers(0, 8))
@@ -33,7 +34,8 @@ def test_ranks_share_every_step(batch, world, spare):
 
 def test_epochs_are_full_steps():
     sampler = StepSampler(5, 2, 0, 4)
-    assert len(sampler) == 4 and sampler.steps_per_epoch == 3
+    assert len(sampler) == 4
+    assert sampler.steps_per_epoch == 3
     assert list(sampler) == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(0, 4), (0, 5)], [(1, 0), (1, 1)]]
 
 
@@ -54,12 +56,14 @@ def dataset(small_set, settings):
 def test_workers_change_nothing(dataset):
     sampler = StepSampler(12, 4, 1, 6)
     runs = [list(make_loader(dataset, sampler, workers, pin_memory=False)) for workers in (0, 1, 2)]
-    assert [len(run) for run in runs] == [5] * 3 and len(runs[0][0]) == 4
+    assert [len(run) for run in runs] == [5] * 3
+    assert len(runs[0][0]) == 4
     for steps in zip(*runs, strict=True):
         for first, *others in zip(*steps, strict=True):
             assert isinstance(first, Sample)
             for other in others:
-                assert first.name == other.name and torch.equal(first.image, other.image)
+                assert first.name == other.name
+                assert torch.equal(first.image, other.image)
                 assert torch.equal(first.target["mask"], other.target["mask"])
 
 

@@ -16,7 +16,8 @@ def test_reads_windows_and_whole_images(small_set, settings):
     assert source.size(1) == (90, 50)
     image, target = source.read(1)
     np.testing.assert_array_equal(image, noise(90, 50, seed=1))
-    assert target["mask"].dtype == np.uint8 and target["mask"].sum() == 3 * 2
+    assert target["mask"].dtype == np.uint8
+    assert target["mask"].sum() == 3 * 2
     part, part_target = source.read(1, Window(15, 25, 30, 20))
     np.testing.assert_array_equal(part, image[15:45, 25:45])
     np.testing.assert_array_equal(part_target["mask"], target["mask"][15:45, 25:45])

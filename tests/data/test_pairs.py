@@ -80,7 +80,8 @@ def test_a_mask_without_image_is_a_warning(tmp_path, caplog):
     touch(tmp_path, "i/1.jpg", "m/1.png", "m/2.png", "m/3.png")
     with caplog.at_level(logging.WARNING):
         assert len(find_pairs(tmp_path, "i/*", "m/*")) == 1
-    assert "2 mask(s) without image" in caplog.text and len(caplog.records) == 1
+    assert "2 mask(s) without image" in caplog.text
+    assert len(caplog.records) == 1
 
 
 def test_two_files_of_one_key_are_an_error(tmp_path):

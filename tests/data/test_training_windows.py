@@ -25,9 +25,12 @@ def test_samples_have_the_size_and_types_asked(source, make):
     dataset = make(source)
     for index in range(12):
         sample = dataset[(0, index)]
-        assert sample.image.shape == (3, 16, 24) and sample.image.dtype == torch.uint8
-        assert sample.target["mask"].shape == (16, 24) and sample.target["mask"].dtype == torch.uint8
-        assert sample.image.is_contiguous() and sample.name.startswith("images/")
+        assert sample.image.shape == (3, 16, 24)
+        assert sample.image.dtype == torch.uint8
+        assert sample.target["mask"].shape == (16, 24)
+        assert sample.target["mask"].dtype == torch.uint8
+        assert sample.image.is_contiguous()
+        assert sample.name.startswith("images/")
 
 
 def test_a_sample_depends_on_seed_epoch_and_index_only(source):
@@ -64,7 +67,8 @@ def test_small_images_are_mirrored_and_their_padding_ignored(folder, settings):
     expected = np.pad(image, ((0, 11), (0, 17), (0, 0)), mode="reflect")
     np.testing.assert_array_equal(sample.image.numpy().transpose(1, 2, 0), expected)
     mask = sample.target["mask"].numpy()
-    assert (mask[:5, :7] == 0).all() and (mask == IGNORE).sum() == 16 * 24 - 35
+    assert (mask[:5, :7] == 0).all()
+    assert (mask == IGNORE).sum() == 16 * 24 - 35
 
 
 def test_resizing_shows_every_image_once_an_epoch(source):
@@ -80,7 +84,8 @@ def test_resized_images_keep_their_aspect(source):
     dataset = ResizeDataset(source, (16, 24), Augment([]), 0)
     tall = next(s for s in (dataset[(0, i)] for i in range(4)) if s.name == "images/1.png")  # 90 x 50
     valid = tall.target["mask"] != IGNORE
-    assert valid.any(dim=1).sum() == 16 and valid.any(dim=0).sum() == round(50 * 16 / 90)
+    assert valid.any(dim=1).sum() == 16
+    assert valid.any(dim=0).sum() == round(50 * 16 / 90)
 
 
 def test_windows_in_epoch(small_set, settings):

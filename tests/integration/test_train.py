@@ -32,6 +32,7 @@ def test_run_directory_holds_what_the_docs_say(run):
     assert any(name.endswith("metrics.csv") for name in files)
     result = json.loads((run_dir / "result.json").read_text())
     assert set(result["metrics"]) >= {"mIoU", "IoU/disc", "Dice/bar", "accuracy", "majority_mIoU"}
+    assert set(result) >= {"command", "run_dir", "metrics", "peak_bytes", "seconds_per_step", "images_per_second"}
     assert set(result["peak_bytes"]) == {"predicted", "allocated", "reserved"}
     assert result["plan"] == yaml.safe_load((run_dir / "plan.yaml").read_text())
     assert [record["step"] for record in lines(run_dir, "train")] == [2, 4]
@@ -55,9 +56,7 @@ def test_evaluate_with_other_views(run, hires):
     run_dir = run()
     code, _, error = hires("evaluate", f"run={run_dir}", "evaluation.fit=resize")
     assert code == 0, error
-    code, _, error = hires(
-        "evaluate", f"run={run_dir}", "evaluation.window=[96,64]", "evaluation.batch_size=3"
-    )
+    code, _, error = hires("evaluate", f"run={run_dir}", "evaluation.window=[96,64]", "evaluation.batch_size=3")
     assert code == 0, error
 
 

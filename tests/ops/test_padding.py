@@ -16,7 +16,8 @@ def test_content_stays_at_the_top_left(height, width, below, right):
     array = np.arange(height * width, dtype=np.int64).reshape(height, width)
     padded = pad_to(array, height + below, width + right, IGNORE)
     np.testing.assert_array_equal(padded[:height, :width], array)
-    assert (padded[height:] == IGNORE).all() and (padded[:, width:] == IGNORE).all()
+    assert (padded[height:] == IGNORE).all()
+    assert (padded[:, width:] == IGNORE).all()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (2, 2), (5, 3)])
@@ -42,7 +43,8 @@ def test_padding_to_less_is_refused():
 @given(st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 600), st.integers(1, 600))
 def test_fitted_size_lies_within_and_touches_a_side(height, width, most_high, most_wide):
     fitted = fitted_size((height, width), (most_high, most_wide))
-    assert 1 <= fitted[0] <= most_high and 1 <= fitted[1] <= most_wide
+    assert 1 <= fitted[0] <= most_high
+    assert 1 <= fitted[1] <= most_wide
     assert fitted[0] == most_high or fitted[1] == most_wide
 
 
@@ -50,7 +52,9 @@ def test_fitted_size_lies_within_and_touches_a_side(height, width, most_high, mo
 def test_resizing_keeps_channels_and_means(channels):
     image = np.random.default_rng(0).integers(0, 256, (80, 60, channels), np.uint8)
     resized, size = resize_to_fit(image, (20, 20))
-    assert resized.shape == (20, 15, channels) and size == (20, 15) and resized.dtype == np.uint8
+    assert resized.shape == (20, 15, channels)
+    assert size == (20, 15)
+    assert resized.dtype == np.uint8
     assert abs(float(resized.mean()) - float(image.mean())) < 1
 
 

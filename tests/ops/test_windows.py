@@ -16,8 +16,10 @@ sizes = st.tuples(side, side)
 def test_tiles_cover_every_pixel_from_inside(size, window, overlap):
     covered = np.zeros(size, int)
     for tile in tiles(size, window, overlap):
-        assert tile.y >= 0 and tile.x >= 0
-        assert tile.y + tile.height <= size[0] and tile.x + tile.width <= size[1]
+        assert tile.y >= 0
+        assert tile.x >= 0
+        assert tile.y + tile.height <= size[0]
+        assert tile.x + tile.width <= size[1]
         assert (tile.height, tile.width) == (min(size[0], window[0]), min(size[1], window[1]))
         covered[tile.y : tile.y + tile.height, tile.x : tile.x + tile.width] += 1
     assert covered.all()
@@ -51,7 +53,8 @@ def test_random_windows_lie_inside(size, window, seed, data):
     rng = np.random.default_rng(seed)
     around = window_around(pixel, size, window, rng)
     for place in (random_window(size, window, rng), around):
-        assert 0 <= place.y <= size[0] - place.height and 0 <= place.x <= size[1] - place.width
+        assert 0 <= place.y <= size[0] - place.height
+        assert 0 <= place.x <= size[1] - place.width
     assert around.y <= pixel[0] < around.y + around.height
     assert around.x <= pixel[1] < around.x + around.width
 

@@ -1,5 +1,6 @@
 """Reads the fundus images with their vessels as they are shipped."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from hires.interfaces import Window
 ROOT = Path(__file__).parents[2] / ".." / "shared" / "data" / "hrf"
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not ROOT.is_dir(), reason="../shared/data/hrf is not here"),
+    pytest.mark.skipif(not ROOT.is_dir() and "CI" not in os.environ, reason="../shared/data/hrf is not here"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""U-Net: the decoder of segmentation-models-pytorch on any backbone, with an optional branch at full resolution."""
+"""U-Net: the decoder of segmentation-models-pytorch on any backbone, with an optional full-resolution branch."""
 
 from dataclasses import dataclass
 from typing import Annotated
