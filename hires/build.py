@@ -51,12 +51,14 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     display, trainer, batches = _prepare(cfg, recipe, source, plan, run_dir, console)
     runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
     write_text(run_dir / "plan.yaml", OmegaConf.to_yaml(asdict(plan)))
-    if not len(batches):
-        log.info("All %d steps are done already", trainer.progress.step)
+    if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
+        log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
         return training_result(run_dir, trainer, plan, recipe.top.batch_size)
-    with display:
-        trainer.fit(batches)
-    trainer.reporter.journal.close()
+    try:
+        with display:
+            trainer.fit(batches)
+    finally:
+        trainer.reporter.journal.close()
     show_metrics(console, trainer.progress.metrics)
     outcome = training_result(run_dir, trainer, plan, recipe.top.batch_size)
     write_json(run_dir / "result.json", outcome)
@@ -79,7 +81,7 @@ def _prepare(
     checkpointer = learner.checkpointer(checkpoint.parent)
     if checkpoint.exists():
         checkpointer.load(checkpoint)
-        journal.rewind(learner.progress.step)
+    journal.rewind(learner.progress.step)
     start = learner.progress.step
     display = Display(console, routine.max_steps, start)
     trainer = Trainer(

@@ -4,6 +4,7 @@ The schema is the command's own YAML file and, for mappings with `_target_`, wha
 (see instantiate.check): a mistyped key is refused wherever it comes from.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -17,6 +18,9 @@ from hires.cli_errors import readable
 from hires.cli_help import comments_of
 from hires.errors import ConfigError
 from hires.instantiate import ALLOWING, TARGET, allowed_on_command_line, missing_keys, unknown_key
+
+HYDRA_OWN = re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)\.[\w.]+(Launcher|Sweeper)")
+"""Launchers and sweepers of Hydra and its plugins."""
 
 EXAMPLES = {
     "run": "run=runs/demo/2025-01-31_12-00-00",
@@ -42,19 +46,29 @@ def check(cfg: DictConfig, request: Request) -> None:
 
 
 def check_hydra(request: Request) -> None:
-    """Raises ConfigError if Hydra itself would call what a file names: callbacks, launchers, log handlers."""
+    """Raises ConfigError if a file makes Hydra itself call or write something: callbacks, launchers, loggers."""
     plain_overrides = [o.input_line or "" for o in readable(request) if not o.is_sweep_override()]
-    node = OmegaConf.to_container(request.compose(plain_overrides).hydra, resolve=False)
-    trusted = ("hydra", "hydra_plugins", "logging", "colorlog", *allowed_on_command_line())
-    for key, name in _called(node, "hydra"):
-        if not any(str(name).startswith(prefix.rstrip(".") + ".") for prefix in trusted):
-            raise ConfigError(f"{key}: {name!r} is not allowed; {ALLOWING}")
+    node, shipped = request.compose(plain_overrides).hydra, request.compose([]).hydra
+    for part in ("job_logging", "hydra_logging"):
+        if _resolved(node[part]) != _resolved(shipped[part]):
+            raise ConfigError(f"hydra.{part}: cannot be changed, hires does its own logging")
+    trusted = tuple(f"{prefix.rstrip('.')}." for prefix in allowed_on_command_line())
+    for part in ("callbacks", "launcher", "sweeper"):
+        for key, name in _called(_resolved(node[part]), f"hydra.{part}"):
+            if not (HYDRA_OWN.fullmatch(str(name)) or str(name).startswith(trusted)):
+                raise ConfigError(f"{key}: {name!r} is not allowed; {ALLOWING}")
+
+
+def _resolved(node: Any) -> Any:
+    """A node as plain values: what an interpolation would make counts, not how it is written."""
+    return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
 
 
 def _called(node: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Keys whose values are names of what hydra or Python's logging would call."""
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
-        if key in (TARGET, "class", "()") and value is not None:
+    """Keys whose values are names of what hydra would call."""
+    items = node.items() if isinstance(node, dict) else enumerate(node or [])
+    for key, value in items:
+        if key == TARGET and value is not None:
             yield f"{path}.{key}", value
         if isinstance(value, (dict, list)):
             yield from _called(value, f"{path}.{key}")

@@ -54,18 +54,23 @@ class Recipe:
     @property
     def window(self) -> Size:
         """(height, width) that the network sees in evaluation, pixels."""
-        return as_size(self.evaluation.window or self.top.image_size)
+        window = self.evaluation.window if self.evaluation.fit == "window" else None
+        return as_size(window or self.top.image_size)
 
 
 def read_recipe(cfg: DictConfig) -> Recipe:
     """The recipe of a configuration. Raises ConfigError for the first thing that is wrong in it."""
+    absent = [field.name for field in fields(Recipe)[1:] + fields(TopLevel) if field.name not in cfg]
+    if absent:
+        raise ConfigError(f"{absent[0]}: the configuration lacks it; was it made by another version of hires?")
     allow = allowed_on_command_line()
     top = {field.name: _plain(cfg[field.name]) for field in fields(TopLevel)}
-    groups = [field.name for field in fields(Recipe) if field.name != "top"]
-    recipe = Recipe(
-        top=instantiate({"_target_": "hires.recipe.TopLevel", **top}, ""),
-        **{group: instantiate(cfg[group], group, allow) for group in groups},
-    )
+    groups: dict[str, Any] = {field.name: field.type for field in fields(Recipe) if field.name != "top"}
+    parts = {group: instantiate(cfg[group], group, allow) for group in groups}
+    for group, kind in groups.items():
+        if kind is not Any and not isinstance(parts[group], kind):
+            raise ConfigError(f"{group}._target_: got {type(parts[group]).__name__}, allowed: a {kind.__name__}")
+    recipe = Recipe(top=instantiate({"_target_": "hires.recipe.TopLevel", **top}, ""), **parts)
     if recipe.data.channels != recipe.backbone.in_channels:
         raise ConfigError(
             f"backbone.in_channels: got {recipe.backbone.in_channels}, but data.channels is {recipe.data.channels}"

@@ -1,13 +1,16 @@
 """Run directories: where they lie, what they keep of their configuration, how a run is found again."""
 
 import os
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from hires.engine.files import write_text
 from hires.interfaces import ConfigError, DataError
@@ -51,20 +54,23 @@ def _exclusive(wanted: Path) -> Path:
 def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
     """The configuration to train with, and the run to resume if there is one.
 
-    A resumed run has its own configuration, with what the command line changes in it.
+    A resumed run has its own configuration, with what the command line may change in it.
     """
-    run_dir = _find_run(cfg.resume) if cfg.resume else None
+    run_dir = _find_run(cfg) if cfg.resume else None
     if run_dir is None:
         return cfg, None
     overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
-    return _changed(load_config(run_dir), _independent(cfg), [key for key in keys if key not in _NOT_CHANGED]), run_dir
+    return _changed(load_config(run_dir), _independent(cfg), keys), run_dir
 
 
-def _find_run(given: str) -> Path | None:
-    """A run directory, or for `auto` the newest of the experiment (None when there is none)."""
-    if given != "auto":
-        return existing_run(given)
+def _find_run(cfg: DictConfig) -> Path | None:
+    """The run to resume. For `auto` the one in run_dir, or the newest of the experiment; None without any."""
+    if cfg.resume != "auto":
+        return existing_run(cfg.resume)
+    if cfg.run_dir is not None:
+        given = Path(cfg.run_dir).expanduser()
+        return given if (given / CONFIG).is_file() else None
     runs = [path.parent.parent for path in (Path("runs") / _experiment()).glob(f"*/{LAST}")]
     return max(runs, key=lambda run: ((run / LAST).stat().st_mtime, run.name), default=None)
 
@@ -111,7 +117,7 @@ def load_config(run_dir: Path) -> DictConfig:
         cfg = OmegaConf.load(path)
     except (OSError, ValueError, OmegaConfBaseException) as error:
         raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
-    except Exception as error:  # the YAML parser's own errors, whose package is not ours to import
+    except YAMLError as error:
         raise DataError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(cfg, DictConfig) or "data" not in cfg:
         raise DataError(f"{path}: not the configuration of a training")
@@ -119,29 +125,55 @@ def load_config(run_dir: Path) -> DictConfig:
     return cfg
 
 
-_ABSENT = object()
-_NOT_CHANGED = ("resume", "allow_targets", "run_dir", "experiment")
+_WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment")
 """Keys of the command line that say which run to resume, not what to change in it."""
+_MAY_CHANGE = (
+    "trainer.",
+    "evaluation.",
+    "scheduler.",
+    "logger.",
+    "optimizer.lr",
+    "optimizer.weight_decay",
+    "micro_batch_size",
+    "data_dir",
+    "data.workers",
+    "data.cache_",
+)
+"""Keys (or their beginnings) that a resumed run may have otherwise; all else would make it another run."""
 
 
 def _changed(cfg: DictConfig, given: DictConfig, keys: list[str]) -> DictConfig:
-    """A run's configuration with the values that the command line gives for some keys.
+    """A run's configuration with the values that the command line gives below some keys.
 
-    Groups may be given as they were, so that the command line of a run with `resume=auto` continues it.
-    Raises ConfigError for groups that differ and for keys that the run does not have.
+    What is as it was may be given too, so that the command line of a run with `resume=auto` continues it.
+    Raises ConfigError for a value that a resumed run may not change.
     """
-    values = {key: OmegaConf.select(given, key, default=_ABSENT) for key in keys}
-    for key, value in values.items():
-        if OmegaConf.select(cfg, key, default=_ABSENT) is _ABSENT and value is not _ABSENT:
-            raise ConfigError(f"{key}: the run has no such key, so resuming cannot change it")
-        if not OmegaConf.is_dict(value) and value is not _ABSENT:
-            OmegaConf.update(cfg, key, value)
-    for key, value in values.items():
-        if OmegaConf.is_dict(value) and OmegaConf.select(cfg, key) != value:
-            raise ConfigError(
-                f"{key}: differs from the run's; resuming changes single values only, such as trainer.max_steps=2000"
-            )
+    old, new = dict(_leaves(cfg)), dict(_leaves(given))
+    for key in keys:
+        for leaf in old.keys() | new.keys():
+            below = leaf == key or leaf.startswith(f"{key}.")
+            if key in _WHICH_RUN or not below or old.get(leaf, _ABSENT) == new.get(leaf, _ABSENT):
+                continue
+            if leaf not in old or leaf not in new or not leaf.startswith(_MAY_CHANGE):
+                raise ConfigError(
+                    f"{leaf}: got {new.get(leaf)}, but the run has {old.get(leaf)}, which resuming cannot change; "
+                    "start another run with init_from="
+                )
+            OmegaConf.update(cfg, leaf, new[leaf])
     return cfg
+
+
+_ABSENT = object()
+
+
+def _leaves(cfg: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values below a configuration, interpolations as they are written; lists are values."""
+    plain = OmegaConf.to_container(cfg, resolve=False) if OmegaConf.is_config(cfg) else cfg
+    for key, value in plain.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def checkpoint_path(run_dir: Path, name: str) -> Path:
@@ -159,10 +191,10 @@ def weights_path(given: str) -> Path:
 
 
 def with_given(cfg: DictConfig, given: DictConfig) -> DictConfig:
-    """A run's configuration with the values that a command gives for `data_dir`, `evaluation`, `trainer`."""
+    """A run's configuration with the values that an evaluation gives, where they are not null."""
     if given.data_dir is not None:
         cfg.data_dir = given.data_dir
-    for group in ("evaluation", "trainer"):
+    for group in ("data", "evaluation", "trainer"):
         for key, value in given[group].items():
             if value is not None:
                 cfg[group][key] = value

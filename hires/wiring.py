@@ -17,6 +17,7 @@ from hires.engine.checkpointer import Checkpointer, load_matching, read, weights
 from hires.engine.ema import Averaged, make_average
 from hires.engine.evaluate import Views, evaluate
 from hires.engine.fabric import Place
+from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
 from hires.engine.step import Updater, train_step
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan
@@ -24,6 +25,7 @@ from hires.recipe import Recipe, check_multiple
 from hires.runs import weights_path
 
 Evaluation = Callable[[Any], dict[str, float]]
+
 
 def make_task(recipe: Recipe, classes: tuple[str, ...], *, load_pretrained: bool) -> Any:
     """The task of a recipe, on the CPU; with pretrained weights unless a checkpoint replaces them anyway."""
@@ -39,6 +41,7 @@ def make_task(recipe: Recipe, classes: tuple[str, ...], *, load_pretrained: bool
     check_multiple("evaluation.window", recipe.window, network.stride)
     return recipe.task.build(network, count)
 
+
 @dataclass(frozen=True)
 class Learner:
     """What learns: the parts of a training that a checkpoint restores, on their device."""
@@ -53,11 +56,12 @@ class Learner:
         parts = {
             "task": self.task,
             "ema": self.average,
-            "optimizer": self.optimizer,
+            "optimizer": ResumableOptimizer(self.optimizer),
             "precision": self.fabric.strategy.precision,
             "progress": self.progress,
         }
         return Checkpointer(folder, parts)
+
 
 def make_learner(recipe: Recipe, classes: tuple[str, ...], fabric: Fabric, *, resumed: bool) -> Learner:
     """A learner before its first step; a resumed one still lacks the state of its checkpoint."""
@@ -72,11 +76,13 @@ def make_learner(recipe: Recipe, classes: tuple[str, ...], fabric: Fabric, *, re
         task.compile()
     return Learner(fabric, task, average, optimizer, Progress())
 
+
 def move(task: Any, recipe: Recipe, fabric: Fabric) -> None:
     """Brings a task to its device, in the memory format of the trainer."""
     fabric.to_device(task)
     if recipe.trainer.channels_last:
         task.to(memory_format=torch.channels_last)
+
 
 def make_update(recipe: Recipe, learner: Learner, plan: MemoryPlan, max_steps: int) -> Updater:
     """One optimizer step of a learner, as a function of the samples; continues where its progress stands."""
@@ -97,16 +103,18 @@ def make_update(recipe: Recipe, learner: Learner, plan: MemoryPlan, max_steps: i
         ),
         schedule=schedule.step_update,
         average=learner.average.update,
-        steps_done=learner.progress.step,
+        progress=learner.progress,
     )
+
 
 def make_clip(recipe: Recipe, learner: Learner) -> Callable[[], Any]:
     """Clips the gradients of a learner to the norm of the trainer, or does nothing."""
     limit = recipe.trainer.clip_grad_norm
-    if limit is None:
+    if not limit:
         return lambda: None
     clip = learner.fabric.clip_gradients
     return partial(clip, learner.task, learner.optimizer, max_norm=limit, error_if_nonfinite=False)
+
 
 def make_dataset(recipe: Recipe, source: Any) -> TrainingDataset:
     """The training samples of a source: windows, or whole images resized."""
@@ -115,9 +123,11 @@ def make_dataset(recipe: Recipe, source: Any) -> TrainingDataset:
         return ResizeDataset(source, size, augment, seed)
     return WindowDataset(source, size, recipe.data.window, augment, seed)
 
+
 def make_batches(dataset: TrainingDataset, sampler: StepSampler, recipe: Recipe, fabric: Fabric) -> StepLoader:
     """The optimizer batches of a training."""
     return make_loader(dataset, sampler, recipe.data.workers, pin_memory=fabric.device.type == "cuda")
+
 
 def make_evaluation(
     recipe: Recipe, source: ImageSource, fabric: Fabric, progress: Callable[[int, int], None]
@@ -133,6 +143,7 @@ def make_evaluation(
         autocast=fabric.autocast,
         progress=progress,
     )
+
 
 def seed_everything(seed: int) -> None:
     """Seeds the global generators: they decide initial weights, dropout and drop path."""

@@ -309,7 +309,11 @@ def test_only_the_command_line_allows_targets(hires: Hires, tmp_path: Path, monk
         "callbacks: {x: {_target_: guest.Callback}}",
         "launcher: {_target_: guest.Callback}",
         "sweeper: {_target_: guest.Callback}",
+        "callbacks: {x: '${oc.create:{_target_: guest.Callback}}'}",
+        "callbacks: {x: {_target_: hydra.utils.instantiate, config: {_target_: guest.Callback}}}",
+        "launcher: {_target_: hydra_plugins.x.os.system, command: guest.Callback}",
         "job_logging: {version: 1, handlers: {x: {class: guest.Callback}}, root: {handlers: [x]}}",
+        "job_logging: {handlers: {x: {class: logging.FileHandler, filename: mine/trace, mode: w}}}",
         "hydra_logging: {version: 1, handlers: {x: {(): guest.Callback}}, root: {handlers: [x]}}",
     ],
 )
@@ -323,8 +327,9 @@ def test_a_file_cannot_make_hydra_call_anything(
     (folder / "e.yaml").write_text(f"# @package _global_\nhydra:\n  {text}\n")
     for mode in ([], ["-m", "seed=1,2"]):
         message = wrong(hires("train", "--config-dir", "mine", "experiment=e", *mode))
-        assert "'guest.Callback' is not allowed; allow_targets=" in message
+        assert "is not allowed; allow_targets=" in message or "cannot be changed" in message
     assert calls == []
+    assert not (tmp_path / "mine" / "trace").exists()
 
 
 def test_errors_of_a_command(hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,21 +19,25 @@ class Augment:
     """Applies albumentations transforms to {"image": (H, W, C) uint8, "mask": (H, W) uint8}.
 
     The mask's border after rotations and the like is IGNORE: a transform whose `fill_mask` is 0, which is
-    the library's default, gets IGNORE instead, since 0 is a class. Size and type must stay what they are.
+    the library's default, gets IGNORE instead, since 0 is a class. D4 leaves out the quarter turns of windows
+    that are not square. Size and type must stay what they are.
     No transforms: the arrays as they came. Raises ConfigError for transforms that cannot be used here.
     """
 
     def __init__(self, transforms: Iterable[Any] = ()):
         self.transforms = list(transforms)
-        self._compose = _compose(self.transforms) if self.transforms else _Identity()
+        self._square = _compose(self.transforms)
+        self._oblong = _compose([_keeping_shape(transform) for transform in self.transforms])
         for transform in _leaves(self.transforms):
             _guard_mask(transform)
 
     def __call__(self, arrays: Arrays, seed: Sequence[int]) -> Arrays:
         """The augmented arrays; a function of them and of `seed`, non-negative whole numbers."""
+        height, width = arrays["image"].shape[:2]
+        compose = self._square if height == width else self._oblong
         # seeded for every sample: the library's own seeding repeats itself in worker processes
-        self._compose.set_random_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
-        result = self._compose(**arrays)
+        compose.set_random_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+        result = compose(**arrays)
         return {name: self._unchanged_kind(name, array, result[name]) for name, array in arrays.items()}
 
     def _unchanged_kind(self, name: str, before: np.ndarray, after: Any) -> np.ndarray:
@@ -58,9 +62,21 @@ class _Identity:
 
 
 def _compose(transforms: list[Any]) -> Any:
+    if not transforms:
+        return _Identity()
     import albumentations  # takes seconds: only who augments pays
 
     return albumentations.Compose(transforms)
+
+
+def _keeping_shape(transform: Any) -> Any:
+    """D4 without the elements that turn an image on its side, which are its two flips; others as they are."""
+    if type(transform).__name__ != "D4":
+        return transform
+    import albumentations
+
+    flips = [albumentations.HorizontalFlip(p=0.5), albumentations.VerticalFlip(p=0.5)]
+    return albumentations.Sequential(flips, p=transform.p)
 
 
 def _leaves(transforms: Iterable[Any]) -> Iterator[Any]:

@@ -76,7 +76,7 @@ class DecodedCache(NoCache):
 
 def open_cache(folder: str | Path, gib: float) -> NoCache:
     """A cache of at most `gib` GiB, or one that keeps nothing for 0."""
-    return DecodedCache(folder, gib) if gib > 0 else NoCache()
+    return DecodedCache(Path(folder).expanduser() / "decoded", gib) if gib > 0 else NoCache()
 
 
 def _open(entry: Path) -> np.ndarray | None:

@@ -54,7 +54,9 @@ class MaskFolder(DataSettings):
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"split: got {split!r}, allowed (with images): {counts}{hint}")
         if not splits[split]:
-            raise DataError(f"{root}: split {split!r} has no image ({counts}); change data.splits")
+            raise DataError(
+                f"{root}: split {split!r} has no image ({counts}); change data.splits, or set data.splits.{split}=null"
+            )
         return MaskSource(root, splits[split], self.table(), self.channels, self.cache())
 
 

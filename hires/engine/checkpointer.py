@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from hires.engine.files import whole_file
+from hires.engine.files import remove_unfinished, whole_file
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ class Checkpointer:
 
     def __init__(self, folder: Path, parts: Mapping[str, Stateful]):
         self.folder, self.parts = folder, parts
+        remove_unfinished(folder)
 
     def save(self, *names: str) -> None:
         """Writes one file for each name (`last`, `best`): `<folder>/<name>.pt`, whole or not at all."""
@@ -46,7 +47,11 @@ class Checkpointer:
         if missing:
             raise DataError(f"{path}: lacks {', '.join(missing)}, so training cannot continue from it")
         for name, part in self.parts.items():
-            part.load_state_dict(state[name])
+            try:
+                part.load_state_dict(state[name])
+            except (RuntimeError, ValueError, KeyError) as error:
+                reason = str(error).splitlines()[0]
+                raise DataError(f"{path}: its {name} does not fit this configuration: {reason}") from error
         set_random_state(state["random"])
 
 

@@ -92,7 +92,9 @@ class Display:
             disable=not console.is_terminal,
         )
         self._plain = not console.is_terminal
-        self._train = self._bars.add_task("training", total=max_steps, completed=start_step, note="", visible=max_steps > 0)
+        self._train = self._bars.add_task(
+            "training", total=max_steps, completed=start_step, note="", visible=max_steps > 0
+        )
         self._evaluate = self._bars.add_task("evaluating", total=None, visible=False, note="images")
 
     def __enter__(self) -> Self:

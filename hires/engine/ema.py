@@ -40,6 +40,7 @@ class ExponentialAverage:
     """Exponential moving average of parameters and buffers, with timm's warm-up of the decay."""
 
     def __init__(self, task: nn.Module, decay: float):
+        self._task = task
         self._average = ModelEmaV3(task, decay=decay, use_warmup=True)
 
     @property
@@ -53,8 +54,8 @@ class ExponentialAverage:
         return self.module.state_dict()
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
-        if state is not None:
-            self.module.load_state_dict(state)
+        """Continues an average, or begins one at the task's weights where there was none."""
+        self.module.load_state_dict(self._task.state_dict() if state is None else state)
 
 
 def make_average(task: nn.Module, decay: float | None) -> Averaged:

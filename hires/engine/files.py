@@ -26,6 +26,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         beside.unlink(missing_ok=True)
 
 
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a killed process left half written in a folder that only we write to."""
+    for path in folder.glob(".*.????????"):
+        path.unlink(missing_ok=True)
+
+
 def _flush_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""What a run says about itself: metrics.jsonl, the loggers, the display."""
+"""What a run writes about itself: metrics.jsonl and what the loggers make of it."""
 
 import json
 import time

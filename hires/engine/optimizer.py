@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Protocol
 import torch
 from timm.optim import create_optimizer_v2, list_optimizers
 from timm.scheduler import create_scheduler_v2
-from timm.scheduler.scheduler import Scheduler
 from torch import nn
 
 from hires.interfaces import ConfigError
@@ -49,6 +48,26 @@ class OptimizerSettings(Settings):
             raise ConfigError(f"optimizer.arguments: {error}") from error
 
 
+class ResumableOptimizer:
+    """An optimizer's state for a checkpoint; loading it keeps the rates that are configured now.
+
+    A schedule made afterwards takes them for its peak.
+    """
+
+    def __init__(self, optimizer: Any):
+        self.optimizer = optimizer
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        rates = [(group["lr"], group["weight_decay"]) for group in self.optimizer.param_groups]
+        self.optimizer.load_state_dict(state)
+        for group, (lr, weight_decay) in zip(self.optimizer.param_groups, rates, strict=True):
+            group.update(lr=lr, weight_decay=weight_decay)
+            group.pop("initial_lr", None)
+
+
 class Schedule(Protocol):
     """Sets the learning rate after each step; a subset of timm's schedulers."""
 
@@ -68,8 +87,6 @@ class SchedulerSettings(Settings):
     def build(self, optimizer: torch.optim.Optimizer, max_steps: int) -> Schedule:
         """The schedule of a training of `max_steps` steps; a warm-up of more than half of it is cut to half."""
         warmup = min(self.warmup_steps, max_steps // 2)
-        if self.name == "constant":
-            return ConstantSchedule(optimizer, warmup_t=warmup, warmup_lr_init=self.warmup_lr)
         own: dict[str, Any] = {
             "sched": self.name,
             "num_epochs": max_steps,
@@ -92,16 +109,3 @@ class SchedulerSettings(Settings):
         for name in self.arguments:
             if name not in allowed:
                 raise ConfigError(f"scheduler.arguments.{name}: no such argument, allowed: {', '.join(allowed)}")
-
-
-class ConstantSchedule(Scheduler):
-    """The peak learning rate after a linear warm-up."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, warmup_t: int, warmup_lr_init: float):
-        super().__init__(optimizer, param_group_field="lr", t_in_epochs=False)
-        self.warmup_t, self.warmup_lr_init = warmup_t, warmup_lr_init
-        self.step_update(0)
-
-    def _get_lr(self, t: int) -> list[float]:
-        share = min(1.0, t / self.warmup_t) if self.warmup_t else 1.0
-        return [self.warmup_lr_init + share * (peak - self.warmup_lr_init) for peak in self.base_values]

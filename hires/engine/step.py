@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from hires.engine.progress import Progress
 from hires.interfaces import Batch, Sample, Task
 
 
@@ -92,14 +93,14 @@ class Updater:
         step: Callable[[list[Sample]], dict[str, Tensor]],
         schedule: Callable[[int], None],
         average: Callable[[Any, int], None],
-        steps_done: int = 0,
+        progress: Progress,
     ):
         self.task, self.step, self.schedule, self.average = task, step, schedule, average
-        self.steps_done = steps_done
+        self.progress = progress
 
     def __call__(self, samples: list[Sample]) -> dict[str, Tensor]:
         losses = self.step(samples)
-        self.steps_done += 1
-        self.schedule(self.steps_done)
-        self.average(self.task, self.steps_done)
+        self.progress.step += 1
+        self.schedule(self.progress.step)
+        self.average(self.task, self.progress.step)
         return losses

@@ -38,7 +38,7 @@ class Routine:
 class Trainer:
     """Runs optimizer steps, logs, evaluates and saves.
 
-    `update` trains on one optimizer batch and returns its losses; `evaluate` returns metrics by name, none
+    `update` trains on one optimizer batch, counts it in `progress` and returns its losses; `evaluate` returns metrics by name, none
     without a validation split. After a resume, `progress` stands at the step of the checkpoint.
     """
 
@@ -61,13 +61,17 @@ class Trainer:
         """Trains on the batches, one optimizer step each, until they end or nothing improves any more."""
         self.stopwatch.start()
         for samples in self.stopwatch.waiting(batches):
-            self.progress.losses.add(self.update(samples))
-            self.progress.step += 1
-            self.stopwatch.stepped()
-            self._after_step(len(samples))
-            if self.routine.patience and self.progress.stale >= self.routine.patience:
+            if self.exhausted:
                 log.info("No better %s in %d evaluations: stopping", self.routine.metric, self.progress.stale)
                 break
+            self.progress.losses.add(self.update(samples))
+            self.stopwatch.stepped()
+            self._after_step(len(samples))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing has improved for longer than the routine's patience."""
+        return self.routine.patience is not None and self.progress.stale >= self.routine.patience
 
     def _after_step(self, batch_size: int) -> None:
         step = self.progress.step

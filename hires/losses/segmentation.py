@@ -74,7 +74,7 @@ class CrossEntropy(nn.Module):
         total = F.cross_entropy(
             logits, masks.long(), weight=self.class_weights, ignore_index=IGNORE, reduction="sum"
         )
-        return self.weight * total / normalizer.clamp(min=1)
+        return self.weight * total / nonzero(normalizer)
 
 
 class Dice(nn.Module):
@@ -99,12 +99,17 @@ class Dice(nn.Module):
         size = truth.sum((2, 3))
         overlap = (probabilities * truth).sum((2, 3))
         score = (2 * overlap + self.epsilon) / (probabilities.sum((2, 3)) + size + self.epsilon)
-        return self.weight * ((1 - score) * (size > 0)).sum() / normalizer.clamp(min=1)
+        return self.weight * ((1 - score) * (size > 0)).sum() / nonzero(normalizer)
 
 
 def class_counts(mask: Tensor, num_classes: int) -> Tensor:
     """Pixels of each class in a mask (H, W) of uint8 indices; shape (num_classes,)."""
     return torch.bincount(mask.flatten(), minlength=IGNORE + 1)[:num_classes]
+
+
+def nonzero(normalizer: Tensor) -> Tensor:
+    """The normalizer, or 1 where nothing counts and the sum is 0 too."""
+    return torch.where(normalizer == 0, torch.ones_like(normalizer), normalizer)
 
 
 def upsample(logits: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import timm
+import torch
 from torch import Tensor, nn
 
 from hires.interfaces import ConfigError
@@ -34,9 +35,7 @@ class BackboneSettings(Settings):
 
     def build(self) -> "Backbone":
         """The backbone with its weights loaded. Raises ConfigError when there is no such model or weights."""
-        backbone = Backbone(_create(self), self.name, self.in_channels)
-        backbone.freeze(self.freeze)
-        return backbone
+        return Backbone(_create(self), self.name, self.in_channels, self.freeze)
 
 
 class Backbone(nn.Module):
@@ -46,9 +45,9 @@ class Backbone(nn.Module):
     are those of its pretraining, one per input channel, for pixels scaled to 0..1.
     """
 
-    def __init__(self, net: Any, name: str, in_channels: int):
+    def __init__(self, net: Any, name: str, in_channels: int, frozen: tuple[str, ...] = ()):
         super().__init__()
-        self.net, self.name = net, name
+        self.net, self.name, self.frozen = net, name, frozen
         reductions = list(net.feature_info.reduction())
         self._picks = [max(i for i, r in enumerate(reductions) if r == s) for s in STRIDES if s in reductions]
         self.strides = tuple(reductions[i] for i in self._picks)
@@ -59,7 +58,7 @@ class Backbone(nn.Module):
             )
         config = net.model.pretrained_cfg
         self.mean, self.std = _spread(config["mean"], in_channels), _spread(config["std"], in_channels)
-        self._frozen: list[nn.Module] = []
+        self.freeze()
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """(B, C, H, W), sides multiples of 32, to one (B, c, H / stride, W / stride) for each stride."""
@@ -79,18 +78,21 @@ class Backbone(nn.Module):
             for stage, (start, end) in zip(STAGES, pairwise([0, *cuts]), strict=True)
         }
 
-    def freeze(self, stages: tuple[str, ...]) -> None:
-        """Stops the training of stages: no gradients, and normalisation statistics stay as they are."""
-        known = self.stages()
-        self._frozen = [self.get_submodule(name) for stage in stages for name in known[stage]]
-        for module in self._frozen:
+    def freeze(self) -> None:
+        """Takes the frozen stages out of training; to be called again after layers were exchanged."""
+        for module in self._frozen_modules():
             module.requires_grad_(False)
 
     def train(self, mode: bool = True) -> "Backbone":
+        """As of any module, but the statistics of frozen stages stay as they are."""
         super().train(mode)
-        for module in self._frozen:
+        for module in self._frozen_modules():
             module.eval()
         return self
+
+    def _frozen_modules(self) -> list[nn.Module]:
+        stages = self.stages() if self.frozen else {}
+        return [self.get_submodule(name) for stage in self.frozen for name in stages[stage]]
 
     def group_matcher(self, prefix: str, coarse: bool = False) -> dict[str, Any]:
         """timm's grouping of parameters into layers, for parameters whose names begin with `prefix`."""
@@ -129,24 +131,38 @@ def _spread(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
 def _create(settings: BackboneSettings) -> Any:
     if not timm.is_model(settings.name):
         raise ConfigError(_unknown(settings.name))
-    arguments: dict[str, object] = {"in_chans": settings.in_channels}
+    arguments: dict[str, Any] = {"in_chans": settings.in_channels}
     if settings.drop_path_rate is not None:
         arguments["drop_path_rate"] = settings.drop_path_rate
     if settings.weights:
-        if not Path(settings.weights).is_file():
-            raise ConfigError(f"backbone.weights: {settings.weights} is not a file")
-        arguments["pretrained_cfg_overlay"] = {"file": settings.weights}
+        return _with_weights_of_file(settings, arguments)
+    net = _make(settings, pretrained=settings.pretrained, **arguments)
+    _say_licence(net, settings)
+    return net
+
+
+def _make(settings: BackboneSettings, **arguments: Any) -> Any:
     try:
-        net = timm.create_model(
-            settings.name,
-            pretrained=settings.pretrained or bool(settings.weights),
-            features_only=True,
-            feature_cls="getter",
-            **arguments,
-        )
+        return timm.create_model(settings.name, features_only=True, feature_cls="getter", **arguments)
     except Exception as error:  # the hub's client has a dozen exception types, without a common base
         raise ConfigError(_no_weights(settings, error)) from error
-    _say_licence(net, settings)
+
+
+def _with_weights_of_file(settings: BackboneSettings, arguments: dict[str, Any]) -> Any:
+    """timm loads a file leniently: made twice from the same random state, what stayed equal was not loaded."""
+    if not Path(str(settings.weights)).is_file():
+        raise ConfigError(f"backbone.weights: {settings.weights} is not a file")
+    with torch.random.fork_rng():
+        random = _make(settings, pretrained=False, **arguments).state_dict()
+    net = _make(settings, pretrained=True, pretrained_cfg_overlay={"file": settings.weights}, **arguments)
+    kernels = [name for name, value in net.state_dict().items() if value.ndim > 1]
+    loaded = [name for name in kernels if not torch.equal(net.state_dict()[name], random[name])]
+    log.info("%s: %d of %d weight tensors loaded", settings.weights, len(loaded), len(kernels))
+    if len(loaded) < len(kernels) / 2:
+        raise ConfigError(
+            f"backbone.weights: {settings.weights} has only {len(loaded)} of {len(kernels)} weight tensors of "
+            f"{settings.name}; it must hold timm's names. For a checkpoint of hires use init_from"
+        )
     return net
 
 
@@ -169,7 +185,7 @@ def _unknown(name: str) -> str:
 
 
 def _say_licence(net: Any, settings: BackboneSettings) -> None:
-    if not settings.pretrained or settings.weights:
+    if not settings.pretrained:
         return
     licence = net.model.pretrained_cfg.get("license") or "not stated"
     log.info("Pretrained weights of %s: licence %s", settings.name, licence)

@@ -1,1 +1,1 @@
-"""Pure functions on boxes, windows and padding."""
+"""Pure functions on windows, padding and overlapping predictions."""

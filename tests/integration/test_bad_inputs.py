@@ -50,7 +50,7 @@ def test_image_without_mask(fails, folder):
     (folder / "masks" / "3.png").unlink()
     line = fails(1)
     assert "images/3.png" in line
-    assert "mask" in line
+    assert "without a mask" in line
 
 
 def test_mask_of_another_size(fails, folder):
@@ -69,8 +69,7 @@ def test_unlisted_mask_value(fails, folder):
     cv2.imwrite(str(path), mask)
     line = fails(1)
     assert "masks/4.png" in line
-    assert "77" in line
-    assert "6" in line
+    assert "77 (6 px)" in line
     assert "data.unlisted=ignore" in line
 
 
@@ -81,7 +80,7 @@ def test_truncated_jpeg(fails, folder):
     (folder / "images" / "1.jpg").write_bytes(data[: len(data) * 2 // 3])
     line = fails(1, "data.images=images/*")
     assert "images/1.jpg" in line
-    assert "truncated" in line
+    assert "cut short" in line.partition("images/1.jpg")[2]
 
 
 def test_zero_byte_file(fails, folder):

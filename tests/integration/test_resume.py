@@ -115,12 +115,89 @@ def test_resume_auto_takes_the_newest_run(train, hires, tmp_path, monkeypatch):
     assert steps == {"a": 1, "b": 2}
 
 
-@pytest.mark.parametrize("override", ["optimizer.lrr=1", "backbone=resnet50", "nothing=1"])
-def test_resume_refuses_what_it_cannot_change(train, hires, tmp_path, override):
+def test_resume_auto_with_the_command_line_of_the_run(hires, shapes_overrides, tmp_path, monkeypatch):
+    """What a job scheduler does: the same line again, groups included, until the run is done."""
+    monkeypatch.chdir(tmp_path)
+    overrides = [o for o in shapes_overrides if not o.startswith("run_dir=")]
+    line = [*overrides, "optimizer=sgd", "augmentation=light", "resume=auto"]
+    for steps in (2, 3):
+        code, _, error = hires("train", *line, f"trainer.max_steps={steps}")
+        assert code == 0, error
+    (run_dir,) = (tmp_path / "runs" / "default").iterdir()
+    assert json.loads((run_dir / "result.json").read_text())["steps"] == 3
+
+
+def test_resume_of_a_finished_run_changes_nothing(train, hires, tmp_path):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=2")
+    before = (run_dir / "result.json").read_bytes(), (run_dir / "checkpoints/last.pt").read_bytes()
+    code, _, error = hires("train", f"resume={run_dir}")
+    assert code == 0, error
+    assert before == ((run_dir / "result.json").read_bytes(), (run_dir / "checkpoints/last.pt").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("optimizer.lrr=1", "optimizer.lrr"),
+        ("backbone=resnet50", "backbone.name"),
+        ("data.root=elsewhere", "data.root"),
+        ("model.norm=group", "model.norm"),
+        ("seed=3", "seed"),
+        ("nothing=1", "nothing"),
+    ],
+)
+def test_resume_refuses_what_would_make_it_another_run(train, hires, tmp_path, override, key):
     run_dir = train(tmp_path / "run", "trainer.max_steps=1")
     code, _, error = hires("train", f"resume={run_dir}", override)
     assert code == 2
-    assert override.partition("=")[0].split(".")[0] in error
+    assert error.strip().splitlines()[-1].startswith(f"{key}:")
+
+
+def test_resume_takes_another_learning_rate(train, hires, tmp_path):
+    more = ["scheduler=constant", "scheduler.warmup_steps=0", "optimizer.lr=0.001", "trainer.log_every=1"]
+    run_dir = train(tmp_path / "run", "trainer.max_steps=2", *more)
+    code, _, error = hires("train", f"resume={run_dir}", "trainer.max_steps=4", "optimizer.lr=0.0005")
+    assert code == 0, error
+    rates = [line["lr"] for line in records(run_dir) if line["kind"] == "train"]
+    assert rates == pytest.approx([0.001, 0.001, 0.0005, 0.0005])
+
+
+def test_average_begins_at_the_weights_of_the_checkpoint(train, hires, tmp_path):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=2", "trainer.ema_decay=null")
+    resume = ["trainer.max_steps=3", "trainer.ema_decay=0.999", "optimizer.lr=0", "scheduler=cosine"]
+    before = torch.load(run_dir / "checkpoints/last.pt", weights_only=True)["task"]
+    code, _, error = hires("train", f"resume={run_dir}", *resume)
+    assert code == 0, error
+    average = torch.load(run_dir / "checkpoints/last.pt", weights_only=True)["ema"]
+    for name, value in before.items():
+        if "running" not in name and value.is_floating_point():
+            torch.testing.assert_close(average[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_resume_auto_stays_in_its_run_directory(train, hires, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(tmp_path / "runs" / "default" / "other", "trainer.max_steps=1")
+    run_dir = train(tmp_path / "mine", "trainer.max_steps=2", "resume=auto")
+    train(run_dir, "trainer.max_steps=3", "resume=auto")
+    assert json.loads((run_dir / "result.json").read_text())["steps"] == 3
+
+
+def test_lost_result_is_written_again(train, hires, tmp_path):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=1")
+    metrics = json.loads((run_dir / "result.json").read_text())["metrics"]
+    (run_dir / "result.json").unlink()
+    (run_dir / "checkpoints" / ".last.pt.0123abcd").write_bytes(b"half")
+    code, _, error = hires("train", f"resume={run_dir}")
+    assert code == 0, error
+    assert json.loads((run_dir / "result.json").read_text())["metrics"] == metrics
+    assert {p.name for p in (run_dir / "checkpoints").iterdir()} == {"last.pt", "best.pt"}
+
+
+def test_precision_that_the_checkpoint_does_not_fit(train, hires, tmp_path):
+    run_dir = train(tmp_path / "run", "trainer.max_steps=1")
+    code, _, error = hires("train", f"resume={run_dir}", "trainer.max_steps=2", "trainer.precision=16-mixed")
+    assert code == 1
+    assert "its precision does not fit this configuration" in error
 
 
 def test_resume_of_what_is_no_run(hires, tmp_path):

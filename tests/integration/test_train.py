@@ -1,6 +1,7 @@
 """Training and evaluating through the command line, on a small data set."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,20 @@ def test_other_norms_and_frozen_stages(run):
     assert not any("running_mean" in name for name in state["task"])
 
 
+def test_windows_that_are_not_square(run):
+    run("image_size=[64,96]", "augmentation=photometric")
+
+
+def test_half_precision_on_the_cpu_is_scaled_float16():
+    """Fabric would silently take bfloat16 for the name 16-mixed."""
+    from hires.engine.fabric import make_fabric
+
+    fabric = make_fabric("cpu", "16-mixed")
+    assert fabric.strategy.precision.scaler.is_enabled()
+    with fabric.autocast():
+        assert (torch.ones(4, 4) @ torch.ones(4, 4)).dtype == torch.float16
+
+
 def test_init_from_another_class_count(run, hires, shapes_overrides, tmp_path):
     first = run()
     more = ["~data.classes.bar", "data.unlisted=ignore", f"init_from={first}", f"run_dir={tmp_path / 'second'}"]
@@ -131,3 +146,56 @@ def test_sweep(hires, shapes_overrides, tmp_path, monkeypatch):
     assert code == 0, error
     results = sorted((tmp_path / "runs" / "sweeps").glob("*/*/result.json"))
     assert [json.loads(path.read_text())["steps"] for path in results] == [1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compiled_training_gives_the_same_losses(run, hires, shapes_overrides, tmp_path):
+    eager = [line["loss"] for line in lines(run("trainer.log_every=1"), "train")]
+    more = ["trainer.log_every=1", "trainer.compile=true", f"run_dir={tmp_path / 'compiled'}"]
+    code, _, error = hires("train", *shapes_overrides, *more)
+    assert code == 0, error
+    compiled = tmp_path / "compiled"
+    assert [line["loss"] for line in lines(compiled, "train")] == pytest.approx(eager, rel=1e-3)
+    states = [
+        torch.load(d / "checkpoints" / "last.pt", weights_only=True)["task"] for d in (tmp_path / "run", compiled)
+    ]
+    assert states[0].keys() == states[1].keys()
+
+
+def test_accumulation_is_written_into_the_plan(run):
+    run_dir = run("micro_batch_size=3")
+    plan = json.loads((run_dir / "result.json").read_text())["plan"]
+    assert plan["micro_batch_size"] == 3
+    assert plan["accumulation_steps"] == 2
+
+
+def test_a_micro_batch_cannot_exceed_the_batch(hires, shapes_overrides):
+    code, _, error = hires("train", *shapes_overrides, "micro_batch_size=5")
+    assert code == 2
+    assert "micro_batch_size: got 5, allowed: at most batch_size, 4" in error
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("image_size=100", "image_size: got [100, 100], allowed: multiples of 32, for example [96, 96]"),
+        ("evaluation.window=[64,90]", "evaluation.window: got [64, 90]"),
+        ("evaluation.metric=mIou", "evaluation.metric: got mIou, allowed: mIoU, majority_mIoU"),
+        ("model.num_classes=7", "model.num_classes: got 7, but the data has 3"),
+        (
+            "evaluation.every=2epochs",
+            "evaluation.every: got '2epochs', allowed: steps (500), epochs (1ep), or null",
+        ),
+        ("backbone.in_channels=4", "backbone.in_channels: got 4, but data.channels is 3"),
+        ("task.loss.class_weights=[1,2]", "task.loss.class_weights: 2 weights for 3 classes"),
+        ("backbone.name=resnet81", "backbone.name: timm has no model 'resnet81'; did you mean"),
+    ],
+)
+def test_mistakes_are_told_before_there_is_a_run(hires, shapes_overrides, tmp_path, override, message):
+    code, _, error = hires("train", *shapes_overrides, override)
+    assert code == 2
+    assert message in error
+    assert not (tmp_path / "run" / "config.yaml").exists()
+    code, _, error = hires("train", *shapes_overrides)  # the same run_dir, put right
+    assert code == 0, error

@@ -1,5 +1,7 @@
 """Backbones: strides, stages, freezing, channels and weights of timm models."""
 
+import logging
+
 import pytest
 import timm
 import torch
@@ -84,6 +86,33 @@ def test_wrong_weights_file(tmp_path):
     (tmp_path / "text.pth").write_text("no weights")
     with pytest.raises(ConfigError, match=r"backbone.weights: .*text.pth does not load into test_resnet"):
         make("test_resnet", weights=str(tmp_path / "text.pth"))
+
+
+def test_weights_of_something_else(tmp_path):
+    """timm would load none of them and go on with random weights."""
+    other = {f"backbone.{name}": value for name, value in make("test_resnet").net.model.state_dict().items()}
+    torch.save(other, tmp_path / "other.pth")
+    with pytest.raises(ConfigError, match=r"other.pth has only 0 of \d+ weight tensors"):
+        make("test_resnet", weights=str(tmp_path / "other.pth"))
+
+
+@pytest.mark.parametrize(
+    ("licence", "warns"), [("apache-2.0", False), ("cc-by-nc-4.0", True), ("sanctuary", False)]
+)
+def test_licence_of_pretrained_weights_is_told(monkeypatch, caplog, licence, warns):
+    create = timm.create_model
+
+    def offline(name, pretrained, **arguments):
+        net = create(name, pretrained=False, **arguments)
+        net.model.pretrained_cfg["license"] = licence
+        return net
+
+    monkeypatch.setattr("timm.create_model", offline)
+    monkeypatch.setattr(logging.getLogger("hires"), "propagate", True)
+    with caplog.at_level("INFO", logger="hires.models.backbone"):
+        BackboneSettings(name="test_resnet").build()
+    assert licence in caplog.text
+    assert ("forbids commercial use" in caplog.text) == warns
 
 
 def test_unknown_name_has_a_suggestion():

@@ -48,6 +48,18 @@ def test_frozen_norm_keeps_pretrained_statistics_only():
     assert not any("running_mean" in name for name in network.decoder.state_dict())
 
 
+def test_frozen_stages_stay_frozen_when_their_norms_are_exchanged():
+    torch.manual_seed(0)
+    backbone = BackboneSettings(name="test_resnet", pretrained=False, freeze=("stem", "stage1")).build()
+    network = UnetSettings(norm="group", decoder_channels=(32, 16, 16, 8, 8)).build(backbone, 2).train()
+    network(torch.rand(2, 3, 64, 64)).sum().backward()
+    frozen = [n for stage in ("stem", "stage1") for n in network.stages()[stage]]
+    modules = [network.get_submodule(name) for name in frozen]
+    assert all(not p.requires_grad for m in modules for p in m.parameters())
+    assert all(not m.training for m in modules)
+    assert network.head[0].weight.grad is not None
+
+
 def test_activation_of_a_fused_norm_survives():
     from timm.layers import BatchNormAct2d
 

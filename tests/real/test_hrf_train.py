@@ -9,7 +9,9 @@ from tests.conftest import REAL_DATA
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not REAL_DATA.is_dir() and "CI" not in os.environ, reason="the data sets in ../shared/data are not here"),
+    pytest.mark.skipif(
+        not REAL_DATA.is_dir() and "CI" not in os.environ, reason="the data sets in ../shared/data are not here"
+    ),
 ]
 
 

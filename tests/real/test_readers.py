@@ -12,7 +12,10 @@ from hires.data.pairs import find_pairs
 from hires.interfaces import IGNORE, DataError
 
 ROOT = Path(__file__).parents[2] / ".." / "shared" / "data"
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not ROOT.is_dir() and "CI" not in os.environ, reason="../shared/data is not here")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not ROOT.is_dir() and "CI" not in os.environ, reason="../shared/data is not here"),
+]
 
 
 def magnetic_tile(**changes):

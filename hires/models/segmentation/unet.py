@@ -37,6 +37,7 @@ class UnetSettings(Settings):
         )
         for name, part in network.named_children():
             setattr(network, name, convert(part, self.norm, pretrained=pretrained and name == "backbone"))
+        backbone.freeze()  # exchanged layers are new ones
         return network
 
 
