@@ -55,7 +55,8 @@ class MaskFolder(DataSettings):
             raise ConfigError(f"split: got {split!r}, allowed (with images): {counts}{hint}")
         if not splits[split]:
             raise DataError(
-                f"{root}: split {split!r} has no image ({counts}); change data.splits, or set data.splits.{split}=null"
+                f"{root}: split {split!r} has no image ({counts}); change data.splits, or set "
+                f"data.splits.{split}=null"
             )
         return MaskSource(root, splits[split], self.table(), self.channels, self.cache())
 

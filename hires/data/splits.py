@@ -31,7 +31,8 @@ def split_pairs(root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], se
     """Pairs by split, in their order. Raises DataError when an image falls into two splits.
 
     A fraction takes the images whose hashed key falls into its share of [0, 1): which ones does not depend
-    on the other files, so images that are added later move none. `train` takes the rest if not given.
+    on the other files, so images that are added later move none. Only where that gives none, it takes the
+    image with the lowest hash. `train` takes the rest if not given.
     """
     chosen = {
         name: _listed(root, pairs, rule, name)
@@ -42,14 +43,20 @@ def split_pairs(root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], se
     low = 0.0
     for name, share in splits.items():
         if _is_fraction(share):
-            chosen[name] = {
-                p.key for p in pairs if p.key not in taken and low <= _unit_hash(p.key, seed) < low + share
-            }
+            chosen[name] = _share({p.key for p in pairs} - taken, low, low + share, seed)
+            taken |= chosen[name]
             low += share
     if splits.get("train") is None:
         chosen["train"] = {pair.key for pair in pairs} - set().union(*chosen.values())
     _check_leaks(root, pairs, chosen)
     return {name: [pair for pair in pairs if pair.key in keys] for name, keys in chosen.items()}
+
+
+def _share(keys: set[str], low: float, high: float, seed: int) -> set[str]:
+    members = {key for key in keys if low <= _unit_hash(key, seed) < high}
+    if members or len(keys) < 2:
+        return members
+    return {min(keys, key=lambda key: _unit_hash(key, seed))}
 
 
 def _is_fraction(rule: Any) -> bool:

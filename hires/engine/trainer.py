@@ -38,8 +38,8 @@ class Routine:
 class Trainer:
     """Runs optimizer steps, logs, evaluates and saves.
 
-    `update` trains on one optimizer batch, counts it in `progress` and returns its losses; `evaluate` returns metrics by name, none
-    without a validation split. After a resume, `progress` stands at the step of the checkpoint.
+    `update` trains on one optimizer batch, counts it in `progress` and returns its losses; `evaluate` returns
+    metrics by name, none without a validation split. Resumed, `progress` stands at the checkpoint.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ def test_image_without_mask(fails, folder):
     (folder / "masks" / "3.png").unlink()
     line = fails(1)
     assert "images/3.png" in line
-    assert "without a mask" in line
+    assert "without mask" in line
 
 
 def test_mask_of_another_size(fails, folder):

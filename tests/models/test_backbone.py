@@ -67,7 +67,7 @@ def test_frozen_stages_do_not_train_and_keep_their_statistics():
 @pytest.mark.parametrize("channels", [1, 4])
 def test_other_input_channels(channels):
     backbone = make("test_resnet", in_channels=channels)
-    assert len(backbone(torch.rand(1, channels, 32, 32))) == 5
+    assert len(backbone.eval()(torch.rand(1, channels, 32, 32))) == 5
     assert len(backbone.mean) == len(backbone.std) == channels
 
 

@@ -1,7 +1,7 @@
 """Real fundus photographs of 3504 x 2336 go through training and evaluation."""
 
-import os
 import json
+import os
 
 import pytest
 
