@@ -168,7 +168,7 @@ _ABSENT = object()
 
 def _leaves(cfg: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and values below a configuration, interpolations as they are written; lists are values."""
-    plain = OmegaConf.to_container(cfg, resolve=False) if OmegaConf.is_config(cfg) else cfg
+    plain: Any = OmegaConf.to_container(cfg, resolve=False) if OmegaConf.is_config(cfg) else cfg
     for key, value in plain.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, f"{prefix}{key}.")
