@@ -311,7 +311,7 @@ def test_only_the_command_line_allows_targets(hires: Hires, tmp_path: Path, monk
         "sweeper: {_target_: guest.Callback}",
         "callbacks: {x: '${oc.create:{_target_: guest.Callback}}'}",
         "callbacks: {x: {_target_: hydra.utils.instantiate, config: {_target_: guest.Callback}}}",
-        "launcher: {_target_: hydra_plugins.x.os.system, command: guest.Callback}",
+        "launcher: {_target_: hydra_plugins.x.os.system}",
         "job_logging: {version: 1, handlers: {x: {class: guest.Callback}}, root: {handlers: [x]}}",
         "job_logging: {handlers: {x: {class: logging.FileHandler, filename: mine/trace, mode: w}}}",
         "hydra_logging: {version: 1, handlers: {x: {(): guest.Callback}}, root: {handlers: [x]}}",

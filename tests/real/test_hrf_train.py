@@ -30,6 +30,7 @@ def test_vessels(hires, tmp_path):
         "image_size=64",
         "evaluation.window=1024",
         "data.splits.val=test/images/06_dr.jpg",
+        "data.splits.test=null",
         "data.workers=0",
         f"run_dir={run_dir}",
     )
