@@ -42,8 +42,11 @@ def test_another_class_table_is_not_served_from_the_cache(small_set, settings):
 
 
 def test_windows_can_be_written_to(small_set, settings):
-    image, target = settings(cache_gib=1).source("train").read(0, Window(0, 0, 8, 8))
+    source = settings(cache_gib=1).source("train")
+    before, _ = source.read(0, Window(0, 0, 8, 8))
+    image, target = source.read(0, Window(0, 0, 8, 8))
     image[:] = target["mask"][:] = 0
+    np.testing.assert_array_equal(source.read(0, Window(0, 0, 8, 8))[0], before)  # the cache is untouched
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -89,7 +89,8 @@ def test_other_norms_and_frozen_stages(run):
 
 
 def test_windows_that_are_not_square(run):
-    run("image_size=[64,96]", "augmentation=photometric")
+    run_dir = run("image_size=[64,96]", "augmentation=photometric")
+    assert json.loads((run_dir / "result.json").read_text())["plan"]["image_size"] == [64, 96]
 
 
 def test_half_precision_on_the_cpu_is_scaled_float16():
