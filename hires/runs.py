@@ -150,7 +150,7 @@ def _changed(cfg: DictConfig, given: DictConfig, keys: list[str]) -> DictConfig:
     """
     old, new = dict(_leaves(cfg)), dict(_leaves(given))
     for key in keys:
-        for leaf in old.keys() | new.keys():
+        for leaf in dict.fromkeys([*old, *new]):
             below = leaf == key or leaf.startswith(f"{key}.")
             if key in _WHICH_RUN or not below or old.get(leaf, _ABSENT) == new.get(leaf, _ABSENT):
                 continue

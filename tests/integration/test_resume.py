@@ -139,7 +139,7 @@ def test_resume_of_a_finished_run_changes_nothing(train, hires, tmp_path):
     ("override", "key"),
     [
         ("optimizer.lrr=1", "optimizer.lrr"),
-        ("backbone=resnet50", "backbone.drop_path_rate"),
+        ("backbone=resnet50", "backbone.name"),
         ("data.root=elsewhere", "data.root"),
         ("model.norm=group", "model.norm"),
         ("seed=3", "seed"),
