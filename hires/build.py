@@ -72,7 +72,7 @@ def _prepare(
     """Everything for the first step, or for the one after the run's last checkpoint."""
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     checkpoint = run_dir / runs.LAST
-    learner = make_learner(recipe, source.classes, fabric, resumed=checkpoint.exists())
+    learner = make_learner(recipe, source, fabric, resumed=checkpoint.exists())
     windows = windows_in_epoch(source, recipe.image_size, recipe.data)
     routine = make_routine(recipe, source.classes, steps_per_epoch=-(-windows // recipe.top.batch_size))
     dataset = make_dataset(recipe, source)
@@ -147,7 +147,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
     state = read(checkpoint)
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    task = make_task(recipe, source.classes, load_pretrained=False)
+    task = make_task(recipe, source.classes, training=None, load_pretrained=False)
     task.load_state_dict(weights(state))
     move(task, recipe, fabric)
     with Display(console, max_steps=0) as display:

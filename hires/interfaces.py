@@ -31,12 +31,16 @@ class Window(NamedTuple):
 class View(NamedTuple):
     """What the network sees of an image: `window`, shown as `height` x `width` pixels.
 
-    The tensor may be larger: everything below and to the right of the view is padding.
+    The tensor may be larger: everything below and to the right of the view is padding. It is flipped, with
+    its padding, along the dimensions `flip` of (C, H, W). What the network says within `margin` pixels of a
+    border of the window that is not one of the image is left to the neighbours, which see more around it.
     """
 
     window: Window
     height: int
     width: int
+    flip: tuple[int, ...] = ()
+    margin: int = 0
 
 
 class Sample(NamedTuple):

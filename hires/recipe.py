@@ -13,6 +13,7 @@ from hires.instantiate import allowed_on_command_line, instantiate
 from hires.interfaces import ConfigError
 from hires.memory.planner import FixedPlanner
 from hires.models.backbone import BackboneSettings
+from hires.models.trial import Trial
 from hires.settings import Bounds, Settings
 
 Count = Annotated[int, Bounds(1)]
@@ -56,6 +57,14 @@ class Recipe:
         """(height, width) that the network sees in evaluation, pixels."""
         window = self.evaluation.window if self.evaluation.fit == "window" else None
         return as_size(window or self.top.image_size)
+
+    def trials(self, training: bool) -> list[Trial]:
+        """The forward passes that a training or an evaluation is going to make."""
+        batch, evaluation = self.top.batch_size, self.evaluation
+        micro = self.top.micro_batch_size or batch
+        last = Trial("evaluation.window", self.window, evaluation.batch_size, training=False)
+        counts = sorted({min(micro, batch), batch % micro} - {0}) if training else []
+        return [*(Trial("image_size", self.image_size, count, training=True) for count in counts), last]
 
 
 def read_recipe(cfg: DictConfig) -> Recipe:

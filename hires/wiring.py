@@ -15,11 +15,12 @@ from hires.data.loader import StepLoader, StepSampler, make_loader
 from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
 from hires.engine.checkpointer import Checkpointer, load_matching, read, weights
 from hires.engine.ema import Averaged, make_average
-from hires.engine.evaluate import Views, evaluate
+from hires.engine.evaluate import evaluate
 from hires.engine.fabric import Place
 from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
 from hires.engine.step import Updater, train_step
+from hires.engine.views import Views
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan
 from hires.recipe import Recipe, check_multiple
 from hires.runs import weights_path
@@ -27,8 +28,13 @@ from hires.runs import weights_path
 Evaluation = Callable[[Any], dict[str, float]]
 
 
-def make_task(recipe: Recipe, classes: tuple[str, ...], *, load_pretrained: bool) -> Any:
-    """The task of a recipe, on the CPU; with pretrained weights unless a checkpoint replaces them anyway."""
+def make_task(
+    recipe: Recipe, classes: tuple[str, ...], *, training: ImageSource | None, load_pretrained: bool
+) -> Any:
+    """The task of a recipe, on the CPU; with pretrained weights unless a checkpoint replaces them anyway.
+
+    `training` are the images to learn from, None when nothing is learnt.
+    """
     settings = recipe.backbone
     brings_statistics = settings.pretrained or settings.weights is not None
     if not load_pretrained:
@@ -36,10 +42,11 @@ def make_task(recipe: Recipe, classes: tuple[str, ...], *, load_pretrained: bool
     count = recipe.model.num_classes or len(classes)
     if count != len(classes):
         raise ConfigError(f"model.num_classes: got {count}, but the data has {len(classes)}: {', '.join(classes)}")
-    network = recipe.model.build(settings.build(), count, pretrained=brings_statistics)
+    network = recipe.model.build(settings.build(recipe.image_size), count, pretrained=brings_statistics)
     check_multiple("image_size", recipe.image_size, network.stride)
     check_multiple("evaluation.window", recipe.window, network.stride)
-    return recipe.task.build(network, count)
+    network.check(recipe.trials(training is not None))
+    return recipe.task.build(network, count, training)
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,10 @@ class Learner:
         return Checkpointer(folder, parts)
 
 
-def make_learner(recipe: Recipe, classes: tuple[str, ...], fabric: Fabric, *, resumed: bool) -> Learner:
+def make_learner(recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed: bool) -> Learner:
     """A learner before its first step; a resumed one still lacks the state of its checkpoint."""
     seed_everything(recipe.top.seed)
-    task = make_task(recipe, classes, load_pretrained=not resumed)
+    task = make_task(recipe, source.classes, training=source, load_pretrained=not resumed)
     if recipe.top.init_from and not resumed:
         load_matching(task, weights(read(weights_path(recipe.top.init_from))), recipe.top.init_from)
     move(task, recipe, fabric)
@@ -121,7 +128,7 @@ def make_dataset(recipe: Recipe, source: Any) -> TrainingDataset:
     size, seed, augment = recipe.image_size, recipe.top.seed, recipe.augmentation
     if recipe.data.fit == "resize":
         return ResizeDataset(source, size, augment, seed)
-    return WindowDataset(source, size, recipe.data.window, augment, seed)
+    return WindowDataset(source, size, recipe.data.window, augment, seed, recipe.data.scale)
 
 
 def make_batches(dataset: TrainingDataset, sampler: StepSampler, recipe: Recipe, fabric: Fabric) -> StepLoader:
@@ -138,7 +145,7 @@ def make_evaluation(
         evaluate,
         source=source,
         evaluator=recipe.task.evaluator(source.classes),
-        views=Views(settings.fit, recipe.window, settings.overlap, settings.batch_size),
+        views=Views(settings.fit, recipe.window, settings.overlap, settings.batch_size, settings.tta),
         place=Place(fabric.device, recipe.trainer.channels_last),
         autocast=fabric.autocast,
         progress=progress,

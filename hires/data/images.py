@@ -37,8 +37,8 @@ def read_image(path: str | Path) -> np.ndarray:
     Palettes become RGB. An alpha channel is dropped: colours stay as stored, nothing is blended, and one
     log line says so. Raises DataError for files that are missing, broken, cut short or not 8-bit.
     """
-    data = _read_bytes(path)
-    with _opened(path, data) as header:
+    data = read_bytes(path)
+    with opened(path, data) as header:
         mode, size = header.mode, _upright_size(header)
     if mode not in _GRAY | _COLOUR:
         raise DataError(f"{path}: images of mode {mode} are not supported; save it as 8-bit RGB or gray")
@@ -57,26 +57,44 @@ def read_mask(path: str | Path) -> np.ndarray:
 
     Raises DataError for files that are missing, broken, or have more than one channel.
     """
-    with _opened(path, _read_bytes(path)) as file:
+    return np.concatenate(list(mask_bands(path, 1024)))
+
+
+def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
+    """What `read_mask` gives, in bands of at most `rows` rows, top to bottom. Raises DataError."""
+    with opened(path, read_bytes(path)) as file:
         if file.mode not in ("1", "L", "P", "I") and not file.mode.startswith("I;16"):
+            colours = 'give colours in data.classes, such as "#3C1098", or ' if file.mode in _COLOUR else ""
             raise DataError(
                 f"{path}: a mask has one channel of whole numbers, this file has mode {file.mode}; "
-                "save it as 8-bit gray or palette"
+                f"{colours}save it as 8-bit gray or palette"
             )
         stretched = _LOW_BITS.get(_raw_mode(file), 1)
-        try:
-            ImageOps.exif_transpose(file, in_place=True)
-            mask = np.array(file)
-        except (OSError, SyntaxError, ValueError, EOFError) as error:
-            raise DataError(f"{path}: cannot be decoded ({error}); copy it again or remove it") from None
-    mask = mask.astype(np.uint8) if mask.dtype == bool else mask
-    return mask // stretched if stretched > 1 else mask
+        decode_upright(path, file)
+        for band in bands_of(file, rows):
+            band = band.astype(np.uint8) if band.dtype == bool else band
+            yield band // stretched if stretched > 1 else band
+
+
+def bands_of(file: Image.Image, rows: int) -> Iterator[np.ndarray]:
+    """The pixels of a decoded file in bands of rows; as a whole Pillow would copy them several times."""
+    for top in range(0, file.height, rows):
+        yield np.asarray(file.crop((0, top, file.width, min(top + rows, file.height))))
+
+
+def decode_upright(path: str | Path, file: Image.Image) -> None:
+    """Decodes what Pillow has opened and turns it upright, in place. Raises DataError."""
+    try:
+        ImageOps.exif_transpose(file, in_place=True)
+        file.load()
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: cannot be decoded ({error}); copy it again or remove it") from None
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
     """(height, width) in pixels after orientation; reads the header only. Raises DataError."""
     _check_is_file(path)
-    with _opened(path, path) as file:
+    with opened(path, path) as file:
         return _upright_size(file)
 
 
@@ -103,7 +121,8 @@ def _check_is_file(path: str | Path) -> None:
         raise DataError(f"{path}: the file is empty (0 bytes); copy it again or remove it")
 
 
-def _read_bytes(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file. Raises DataError."""
     _check_is_file(path)
     try:
         return Path(path).read_bytes()
@@ -112,7 +131,7 @@ def _read_bytes(path: str | Path) -> bytes:
 
 
 @contextmanager
-def _opened(path: str | Path, source: bytes | str | Path) -> Iterator[Image.Image]:
+def opened(path: str | Path, source: bytes | str | Path) -> Iterator[Image.Image]:
     """The file's header by Pillow, without its limit on pixels: large images are what we are for."""
     with _lock:
         limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None

@@ -1,5 +1,6 @@
 """Settings that every data set reader shares, and what training asks of a source of masks."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,11 +10,16 @@ import numpy as np
 
 from hires.data.cache import NoCache, open_cache
 from hires.interfaces import ImageSource
-from hires.settings import Bounds, Settings
+from hires.settings import Bounds, SettingError, Settings
 
 
 class SegmentationSource(ImageSource, Protocol):
-    """An ImageSource whose target is `mask`, (H, W) uint8 class indices or IGNORE."""
+    """An ImageSource whose target is `mask`, (H, W) uint8 class indices or IGNORE.
+
+    With `multilabel` a mask value is a bit field instead: bit c is set where class c is, 0 is no class.
+    """
+
+    multilabel: bool
 
     def mask(self, index: int) -> np.ndarray:
         """The whole mask without reading the image; maybe a read-only memory map. Raises DataError."""
@@ -38,10 +44,21 @@ class DataSettings(Settings, ABC):
     fit: Literal["window", "resize"] = "window"
     window: WindowSettings = field(default_factory=WindowSettings)
     windows_per_epoch: Annotated[int, Bounds(1)] | None = None
+    scale: tuple[float, float] | None = None  # objects of a window are shown this much larger, at random
     channels: Literal[1, 3] = 3
     workers: Annotated[int, Bounds(0)] = 2  # processes that load data; 0 loads in the main process
     cache_gib: Annotated[float, Bounds(0)] = 4.0  # GiB of decoded images kept on disk; 0 keeps none
     cache_dir: str = "~/.cache/hires"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale is None:
+            return
+        if self.fit == "resize":
+            raise SettingError("scale", list(self.scale), "null with fit=resize, which scales images to fit")
+        low, high = self.scale
+        if not 0 < low <= high < math.inf:
+            raise SettingError("scale", list(self.scale), "null, or [low, high] with 0 < low <= high")
 
     @abstractmethod
     def source(self, split: str) -> ImageSource:

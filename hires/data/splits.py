@@ -1,10 +1,10 @@
 """Divides a set's images into splits, so that no image is trained on and evaluated."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hires.data.folds import Folds, check_group_leaks, fold_keys, group_names, unit_hash
 from hires.data.pairs import Pair, glob_regex, some
 from hires.interfaces import DataError
 from hires.settings import SettingError
@@ -27,13 +27,41 @@ def check_splits(splits: Mapping[str, Any]) -> None:
         raise SettingError("splits", fractions, "fractions that add up to at most 1")
 
 
-def split_pairs(root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], seed: int) -> dict[str, list[Pair]]:
-    """Pairs by split, in their order. Raises DataError when an image falls into two splits.
+def split_pairs(
+    root: Path,
+    pairs: Sequence[Pair],
+    splits: Mapping[str, Any],
+    seed: int,
+    *,
+    groups: str | None = None,
+    folds: Folds | None = None,
+) -> dict[str, list[Pair]]:
+    """Pairs by split, in their order. Raises DataError when an image, or a group, falls into two splits.
 
     A fraction takes the images whose hashed key falls into its share of [0, 1): which ones does not depend
     on the other files, so images that are added later move none. Only where that gives none, it takes the
-    image with the lowest hash. `train` takes the rest if not given.
+    image with the lowest hash. `train` takes the rest if not given. With `folds`, `val` is a fold of what the
+    other splits leave. With `groups`, a regular expression, groups of images take the place of images.
     """
+    names = group_names(root, pairs, groups)
+    if folds:
+        splits = {name: rule for name, rule in splits.items() if name not in ("train", "val")}
+    chosen = _by_rules(root, pairs, splits, names, seed)
+    if folds:
+        taken = set().union(*chosen.values())
+        rest = [pair for pair in pairs if pair.key not in taken]
+        chosen = {"val": fold_keys(root, rest, names, folds, seed), **chosen}
+    if splits.get("train") is None:
+        chosen["train"] = {pair.key for pair in pairs} - set().union(*chosen.values())
+    _check_leaks(root, pairs, chosen)
+    check_group_leaks(root, names, chosen)
+    return {name: [pair for pair in pairs if pair.key in keys] for name, keys in chosen.items()}
+
+
+def _by_rules(
+    root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], names: Mapping[str, str], seed: int
+) -> dict[str, set[str]]:
+    """Keys by split: those that are named, then the fractions of what they leave."""
     chosen = {
         name: _listed(root, pairs, rule, name)
         for name, rule in splits.items()
@@ -43,29 +71,23 @@ def split_pairs(root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], se
     low = 0.0
     for name, share in splits.items():
         if _is_fraction(share):
-            chosen[name] = _share({p.key for p in pairs} - taken, low, low + share, seed)
+            rest = {pair.key: names[pair.key] for pair in pairs if pair.key not in taken}
+            members = _share(set(rest.values()), low, low + share, seed)
+            chosen[name] = {key for key, group in rest.items() if group in members}
             taken |= chosen[name]
             low += share
-    if splits.get("train") is None:
-        chosen["train"] = {pair.key for pair in pairs} - set().union(*chosen.values())
-    _check_leaks(root, pairs, chosen)
-    return {name: [pair for pair in pairs if pair.key in keys] for name, keys in chosen.items()}
+    return chosen
 
 
-def _share(keys: set[str], low: float, high: float, seed: int) -> set[str]:
-    members = {key for key in keys if low <= _unit_hash(key, seed) < high}
-    if members or len(keys) < 2:
+def _share(names: set[str], low: float, high: float, seed: int) -> set[str]:
+    members = {name for name in names if low <= unit_hash(name, seed) < high}
+    if members or len(names) < 2:
         return members
-    return {min(keys, key=lambda key: _unit_hash(key, seed))}
+    return {min(names, key=lambda name: unit_hash(name, seed))}
 
 
 def _is_fraction(rule: Any) -> bool:
     return isinstance(rule, float) and 0 < rule < 1
-
-
-def _unit_hash(key: str, seed: int) -> float:
-    digest = hashlib.sha256(f"{seed}/{key}".encode("utf-8", "surrogateescape")).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def _listed(root: Path, pairs: Sequence[Pair], rule: str | Sequence[str], name: str) -> set[str]:

@@ -3,24 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from hires.engine.views import Views, show
 from hires.interfaces import Batch, Evaluator, ImageSource, View
-from hires.ops.padding import pad_to, resize_to_fit
-from hires.ops.windows import tiles
-
-
-class Views(NamedTuple):
-    """How the network sees whole images."""
-
-    fit: str  # window or resize
-    size: tuple[int, int]  # (height, width) that the network sees, pixels
-    overlap: float = 0.25  # share of a window
-    batch_size: int = 1  # views in one forward pass
 
 
 @torch.inference_mode()
@@ -66,15 +55,3 @@ def predict_views(
         with autocast():
             predictions = task.predict(batch)
         yield from zip([view for view, _ in group], predictions, strict=True)
-
-
-def show(image: np.ndarray, views: Views) -> Iterator[tuple[View, Tensor]]:
-    """The views of an image (H, W, C) as tensors (C, h, w), padded to the size that the network sees."""
-    height, width = image.shape[:2]
-    for window in tiles((height, width), views.size if views.fit == "window" else (height, width), views.overlap):
-        crop = image[window.y : window.y + window.height, window.x : window.x + window.width]
-        if views.fit == "resize":
-            crop, _ = resize_to_fit(crop, views.size)
-        view = View(window, *crop.shape[:2])
-        pixels = pad_to(np.ascontiguousarray(crop), *views.size)
-        yield view, torch.from_numpy(pixels).permute(2, 0, 1)

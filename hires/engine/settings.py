@@ -42,10 +42,13 @@ class EvaluationSettings(Settings):
     window: Side | tuple[Side, Side] | None = None
     overlap: Annotated[float, Bounds(0, 0.9)] = 0.25
     batch_size: Count = 1
+    tta: tuple[Literal["hflip", "vflip"] | Annotated[float, Bounds(0.1, 10)], ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.interval(1)
+        if self.fit == "resize" and any(not isinstance(entry, str) for entry in self.tta):
+            raise SettingError("tta", list(self.tta), "hflip, vflip; scales need fit=window")
 
     def interval(self, steps_per_epoch: int) -> int | None:
         """Steps between two evaluations; None: only at the end."""

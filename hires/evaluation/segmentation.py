@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hires.evaluation.confusion import ConfusionMatrix
+from hires.evaluation.confusion import Confusion, ConfusionMatrix, MultilabelConfusion
 
 
 class LabelRows(NamedTuple):
-    """Predicted classes of full rows of an image."""
+    """The predicted mask in full rows of an image."""
 
     top: int  # the first row
-    labels: np.ndarray  # (rows, width) uint8
+    labels: np.ndarray  # (rows, width) uint8 class indices, or bit fields with several labels a pixel
 
 
 class SegmentationEvaluator:
@@ -27,7 +27,7 @@ class SegmentationEvaluator:
         self.reset()
 
     def reset(self) -> None:
-        self.confusion = ConfusionMatrix(len(self.classes))
+        self.confusion: Confusion = ConfusionMatrix(len(self.classes))
 
     def update(self, part: LabelRows, target: Mapping[str, np.ndarray]) -> None:
         self.confusion.update(part.labels, target["mask"][part.top : part.top + len(part.labels)])
@@ -41,6 +41,18 @@ class SegmentationEvaluator:
         }
         scores |= {f"IoU/{name}": float(value) for name, value in zip(self.classes, iou, strict=True)}
         return scores | {f"Dice/{name}": float(value) for name, value in zip(self.classes, dice, strict=True)}
+
+
+class MultilabelEvaluator(SegmentationEvaluator):
+    """The same scores of masks with several labels a pixel, from a confusion matrix of each class.
+
+    `accuracy` is the share of (pixel, class) decisions that are right. `majority_mIoU` is what giving each
+    class's more frequent answer, present or absent, everywhere would score: 0 for a class on half of the
+    pixels or less, since it would never be predicted.
+    """
+
+    def reset(self) -> None:
+        self.confusion = MultilabelConfusion(len(self.classes))
 
 
 def mean(values: np.ndarray) -> float:

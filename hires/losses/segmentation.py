@@ -1,115 +1,132 @@
-"""Cross-entropy and Dice as sums divided by normalizers of the whole optimizer batch."""
+"""The losses of segmentation as sums divided by normalizers of the whole optimizer batch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hires.interfaces import IGNORE, ConfigError
+from hires.interfaces import ConfigError
+from hires.losses.balance import balanced_weights
+from hires.losses.border import BorderPixels, EqualPixels
+from hires.losses.labels import Labels, histogram, make_labels
+from hires.losses.pixels import Counts, Pixels
+from hires.losses.pixelwise import CrossEntropy, Focal
+from hires.losses.region import Dice, Lovasz, Tversky
 from hires.settings import Bounds, Settings
 
 Weight = Annotated[float, Bounds(0)]
+POWERS = {"balanced": 1.0, "sqrt_balanced": 0.5}
+"""Class weights from data fall with this power of the pixels of a class."""
 
 
 @dataclass(frozen=True)
 class LossSettings(Settings):
-    """Weights of the losses that are summed."""
+    """Weights of the losses that are summed, and how pixels and classes count in them."""
 
     cross_entropy: Weight = 1.0
     dice: Weight = 1.0
-    class_weights: tuple[Weight, ...] | None = None
+    focal: Weight = 0.0
+    tversky: Weight = 0.0
+    lovasz: Weight = 0.0
+    focal_gamma: Weight = 2.0
+    tversky_alpha: Weight = 0.3  # weight of false positives
+    tversky_beta: Weight = 0.7  # weight of false negatives
+    boundary_weight: Weight = 0.0  # what a pixel near a border counts more
+    boundary_radius: Annotated[int, Bounds(1, 64)] = 3  # pixels
+    class_weights: tuple[Weight, ...] | Literal["balanced", "sqrt_balanced"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.cross_entropy and not self.dice:
-            raise ConfigError("task.loss: cross_entropy and dice are both 0, so there is nothing to train")
+        if not any((self.cross_entropy, self.dice, self.focal, self.tversky, self.lovasz)):
+            raise ConfigError(
+                "task.loss: cross_entropy, dice, focal, tversky and lovasz are all 0, so there is nothing to train"
+            )
+        if self.tversky and not self.tversky_alpha and not self.tversky_beta:
+            raise ConfigError("task.loss: tversky_alpha and tversky_beta are both 0, so tversky would be 0 too")
 
-    def build(self, num_classes: int) -> "SegmentationLoss":
-        """The loss for a number of classes. Raises ConfigError when the class weights are not as many."""
-        weights = self.class_weights or (1.0,) * num_classes
+    def build(
+        self, num_classes: int, *, multilabel: bool = False, pixels: Callable[[], Iterable[int]] | None = None
+    ) -> "SegmentationLoss":
+        """The loss for a number of classes.
+
+        `pixels` counts those of each class in the training data; it is called for balanced class weights only,
+        which are all 1 without it. Raises ConfigError for classes or class weights of the wrong number.
+        """
+        labels = make_labels(num_classes, multilabel)
+        return SegmentationLoss(
+            parts=self._parts(),
+            labels=labels,
+            border=self._border(),
+            class_weights=self._weights(num_classes, pixels),
+        )
+
+    def _parts(self) -> dict[str, nn.Module]:
+        parts: dict[str, nn.Module] = {
+            "cross_entropy": CrossEntropy(self.cross_entropy),
+            "dice": Dice(self.dice),
+            "focal": Focal(self.focal, self.focal_gamma),
+            "tversky": Tversky(self.tversky, self.tversky_alpha, self.tversky_beta),
+            "lovasz": Lovasz(self.lovasz),
+        }
+        return {name: part for name, part in parts.items() if getattr(self, name)}
+
+    def _border(self) -> EqualPixels:
+        if not self.boundary_weight:
+            return EqualPixels()
+        return BorderPixels(self.boundary_weight, self.boundary_radius)
+
+    def _weights(self, num_classes: int, pixels: Callable[[], Iterable[int]] | None) -> tuple[float, ...]:
+        given = self.class_weights
+        if isinstance(given, str):
+            given = balanced_weights(list(pixels()), POWERS[given]) if pixels else None
+        weights = given or (1.0,) * num_classes
         if len(weights) != num_classes:
             raise ConfigError(f"task.loss.class_weights: {len(weights)} weights for {num_classes} classes")
-        parts: dict[str, nn.Module] = {}
-        if self.cross_entropy:
-            parts["cross_entropy"] = CrossEntropy(self.cross_entropy, weights)
-        if self.dice:
-            parts["dice"] = Dice(self.dice)
-        return SegmentationLoss(parts, num_classes)
+        return weights
 
 
 class SegmentationLoss(nn.Module):
-    """Losses of logits (B, K, h, w), scaled up to the masks (B, H, W); each is a scalar."""
+    """Losses of logits (B, K, h, w), scaled up to the masks (B, H, W); each is a scalar, in float32.
 
-    def __init__(self, parts: Mapping[str, nn.Module], num_classes: int):
-        super().__init__()
-        self.parts, self.num_classes = nn.ModuleDict(dict(parts)), num_classes
-
-    def normalizers(self, masks: list[Tensor]) -> dict[str, Tensor]:
-        """What each loss of these masks is divided by; the values of disjoint lists add up."""
-        counts = torch.stack([class_counts(mask, self.num_classes) for mask in masks])
-        return {name: part.normalizer(counts) for name, part in self.parts.items()}  # type: ignore[operator]
-
-    def forward(self, logits: Tensor, masks: Tensor, normalizers: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        logits = upsample(logits.float(), masks.shape[-2:])
-        return {name: part(logits, masks, normalizers[name]) for name, part in self.parts.items()}
-
-
-class CrossEntropy(nn.Module):
-    """Weighted cross-entropy; normalized by the summed weight of the valid pixels."""
+    A part is a module with `normalizer(counts)` and `forward(pixels, normalizer)`.
+    """
 
     class_weights: Tensor
 
-    def __init__(self, weight: float, class_weights: tuple[float, ...]):
+    def __init__(
+        self,
+        *,
+        parts: Mapping[str, nn.Module],
+        labels: Labels,
+        border: EqualPixels,
+        class_weights: Sequence[float],
+    ):
         super().__init__()
-        self.weight = weight
+        self.parts, self.labels, self.border = nn.ModuleDict(dict(parts)), labels, border
         self.register_buffer("class_weights", torch.tensor(class_weights), persistent=False)
 
-    def normalizer(self, counts: Tensor) -> Tensor:
-        return (counts.sum(0) * self.class_weights.to(counts.device)).sum()
+    def normalizers(self, masks: list[Tensor]) -> dict[str, Tensor]:
+        """What each loss of these masks is divided by; the values of disjoint lists add up."""
+        counts = self.count(masks)
+        return {name: part.normalizer(counts) for name, part in self.parts.items()}  # type: ignore[operator]
 
-    def forward(self, logits: Tensor, masks: Tensor, normalizer: Tensor) -> Tensor:
-        total = F.cross_entropy(
-            logits, masks.long(), weight=self.class_weights, ignore_index=IGNORE, reduction="sum"
+    def count(self, masks: list[Tensor]) -> Counts:
+        """What normalizers are made of, of masks (H, W)."""
+        plain = [histogram(mask) for mask in masks]
+        weighted = [self.border.weighted(mask, count) for mask, count in zip(masks, plain, strict=True)]
+        decisions = self.labels.decisions(torch.stack(weighted).sum(0))
+        return Counts(
+            weight=(decisions * self.class_weights.to(decisions.device)).sum(),
+            pairs=(self.labels.pixels(torch.stack(plain)) > 0).sum(),
         )
-        return self.weight * total / nonzero(normalizer)
 
-
-class Dice(nn.Module):
-    """Soft Dice (Milletari et al. 2016) of each image and each class that occurs in it.
-
-    Dice of a whole batch cannot be split into micro-batches, so it is reduced per image; normalized by the
-    number of (image, class) pairs. Classes that an image does not show do not count in it.
-    """
-
-    def __init__(self, weight: float, epsilon: float = 1.0):
-        super().__init__()
-        self.weight, self.epsilon = weight, epsilon
-
-    def normalizer(self, counts: Tensor) -> Tensor:
-        return (counts > 0).sum()
-
-    def forward(self, logits: Tensor, masks: Tensor, normalizer: Tensor) -> Tensor:
-        classes = torch.arange(logits.shape[1], device=masks.device, dtype=masks.dtype)
-        truth = masks[:, None] == classes[:, None, None]
-        valid = (masks != IGNORE)[:, None]
-        probabilities = logits.softmax(1) * valid
-        size = truth.sum((2, 3))
-        overlap = (probabilities * truth).sum((2, 3))
-        score = (2 * overlap + self.epsilon) / (probabilities.sum((2, 3)) + size + self.epsilon)
-        return self.weight * ((1 - score) * (size > 0)).sum() / nonzero(normalizer)
-
-
-def class_counts(mask: Tensor, num_classes: int) -> Tensor:
-    """Pixels of each class in a mask (H, W) of uint8 indices; shape (num_classes,)."""
-    return torch.bincount(mask.flatten(), minlength=IGNORE + 1)[:num_classes]
-
-
-def nonzero(normalizer: Tensor) -> Tensor:
-    """The normalizer, or 1 where nothing counts and the sum is 0 too."""
-    return torch.where(normalizer == 0, torch.ones_like(normalizer), normalizer)
+    def forward(self, logits: Tensor, masks: Tensor, normalizers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        logits = upsample(logits.float(), masks.shape[-2:])
+        pixels = Pixels(logits, masks, self.labels, self.border, self.class_weights)
+        return {name: part(pixels, normalizers[name]) for name, part in self.parts.items()}
 
 
 def upsample(logits: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:

@@ -1,25 +1,22 @@
 """Backbones: any timm model as feature maps at known strides, with its stages by name."""
 
-import difflib
-import logging
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import timm
-import torch
 from torch import Tensor, nn
 
 from hires.interfaces import ConfigError
+from hires.models import mix_transformer
+from hires.models.features import create, is_plain, patch_size
+from hires.models.pyramid import SimpleFeaturePyramid
 from hires.settings import Bounds, Settings
-
-log = logging.getLogger(__name__)
 
 STRIDES = (2, 4, 8, 16, 32)
 STAGES = ("stem", "stage1", "stage2", "stage3", "stage4")
 Stage = Literal["stem", "stage1", "stage2", "stage3", "stage4"]
+Size = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -33,25 +30,43 @@ class BackboneSettings(Settings):
     freeze: tuple[Stage, ...] = ()
     drop_path_rate: Annotated[float, Bounds(0, 1)] | None = None
 
-    def build(self) -> "Backbone":
-        """The backbone with its weights loaded. Raises ConfigError when there is no such model or weights."""
-        return Backbone(_create(self), self.name, self.in_channels, self.freeze)
+    def build(self, image_size: Size | None = None) -> "Backbone":
+        """The backbone with its weights loaded, for images of (height, width) pixels.
+
+        `image_size` matters to models that are made for one size. Raises ConfigError when there is no such
+        model or weights, or its feature maps do not fit.
+        """
+        net = create(
+            self.name,
+            image_size,
+            pretrained=self.pretrained,
+            weights=self.weights,
+            in_channels=self.in_channels,
+            drop_path_rate=self.drop_path_rate,
+        )
+        return Backbone(net, self.name, self.in_channels, self.freeze)
 
 
 class Backbone(nn.Module):
-    """A timm model that gives feature maps, finest first.
+    """A timm model that gives feature maps, finest first, always (B, C, H, W).
 
-    `strides` are those of 2, 4, 8, 16, 32 that the model has; `channels` belong to them. `mean` and `std`
-    are those of its pretraining, one per input channel, for pixels scaled to 0..1.
+    `strides` are those of 2, 4, 8, 16, 32 that the model has; `channels` belong to them. A plain vision
+    transformer gets a simple feature pyramid. `mean` and `std` are those of its pretraining, one per input
+    channel, for pixels scaled to 0..1.
     """
 
     def __init__(self, net: Any, name: str, in_channels: int, frozen: tuple[str, ...] = ()):
         super().__init__()
         self.net, self.name, self.frozen = net, name, frozen
-        reductions = list(net.feature_info.reduction())
-        self._picks = [max(i for i, r in enumerate(reductions) if r == s) for s in STRIDES if s in reductions]
-        self.strides = tuple(reductions[i] for i in self._picks)
-        self.channels = tuple(net.feature_info.channels()[i] for i in self._picks)
+        reductions, widths = list(net.feature_info.reduction()), list(net.feature_info.channels())
+        self.pyramid: nn.Module | None = None
+        if is_plain(net):
+            self.pyramid = SimpleFeaturePyramid(widths[-1], patch_size(net), channels := min(256, widths[-1]))
+            self._picks, self.strides, self.channels = [-1], STRIDES[1:], (channels,) * 4
+        else:
+            self._picks = [max(i for i, r in enumerate(reductions) if r == s) for s in STRIDES if s in reductions]
+            self.strides = tuple(reductions[i] for i in self._picks)
+            self.channels = tuple(widths[i] for i in self._picks)
         if self.strides[-4:] != STRIDES[1:]:
             raise ConfigError(
                 f"backbone.name: {name} has feature maps at strides {reductions}, needed: 4, 8, 16, 32"
@@ -63,25 +78,35 @@ class Backbone(nn.Module):
     def forward(self, x: Tensor) -> list[Tensor]:
         """(B, C, H, W), sides multiples of 32, to one (B, c, H / stride, W / stride) for each stride."""
         features = self.net(x)
-        return [features[i] for i in self._picks]
+        picked = [features[i] for i in self._picks]
+        return picked if self.pyramid is None else self.pyramid(picked[-1])
 
     def stages(self) -> dict[str, tuple[str, ...]]:
-        """Names of the modules of each stage, in the order in which they run."""
+        """Names of the modules of each stage, in the order in which they run; `neck` is the pyramid."""
+        stages = {stage: tuple(f"net.model.{name}" for name in names) for stage, names in self._stages().items()}
+        return stages if self.pyramid is None else {**stages, "neck": ("pyramid",)}
+
+    def _stages(self) -> dict[str, tuple[str, ...]]:
+        if isinstance(self.net, mix_transformer.MixTransformer):
+            return mix_transformer.stages()
         infos = list(self.net.feature_info)
         ends = [infos[i]["module"] for i in self._picks]
         names = _sequence(self.net.model, ends)
         cuts = [names.index(end) + 1 for end in ends]
-        if 2 not in self.strides:  # the stem ends where the first stage begins
+        if self.pyramid is not None:
+            cuts = _quarters(names, ends[-1])
+        elif 2 not in self.strides:  # the stem ends where the first stage begins
             cuts.insert(0, names.index(ends[0]))
-        return {
-            stage: tuple(f"net.model.{name}" for name in names[start:end])
-            for stage, (start, end) in zip(STAGES, pairwise([0, *cuts]), strict=True)
-        }
+        parts = (tuple(names[start:end]) for start, end in pairwise([0, *cuts]))
+        return dict(zip(STAGES, parts, strict=True))
 
     def freeze(self) -> None:
         """Takes the frozen stages out of training; to be called again after layers were exchanged."""
         for module in self._frozen_modules():
             module.requires_grad_(False)
+        if "stem" in self.frozen:  # position embeddings and class tokens belong to no module
+            for parameter in self.net.model.parameters(recurse=False):
+                parameter.requires_grad_(False)
 
     def train(self, mode: bool = True) -> "Backbone":
         """As of any module, but the statistics of frozen stages stay as they are."""
@@ -123,71 +148,13 @@ def _sequence(model: nn.Module, ends: list[str]) -> list[str]:
     return names
 
 
+def _quarters(names: list[str], last_block: str) -> list[int]:
+    """Where the stem and each quarter of the blocks of a plain transformer end."""
+    prefix = last_block.rpartition(".")[0]
+    blocks = [i for i, name in enumerate(names) if name.startswith(f"{prefix}.")]
+    return [blocks[0] + round(len(blocks) * quarter / 4) for quarter in range(5)]
+
+
 def _spread(values: tuple[float, ...], channels: int) -> tuple[float, ...]:
     """Three colour values for another number of channels: their mean for each."""
     return tuple(values) if len(values) == channels else (sum(values) / len(values),) * channels
-
-
-def _create(settings: BackboneSettings) -> Any:
-    if not timm.is_model(settings.name):
-        raise ConfigError(_unknown(settings.name))
-    arguments: dict[str, Any] = {"in_chans": settings.in_channels}
-    if settings.drop_path_rate is not None:
-        arguments["drop_path_rate"] = settings.drop_path_rate
-    if settings.weights:
-        return _with_weights_of_file(settings, arguments)
-    net = _make(settings, pretrained=settings.pretrained, **arguments)
-    _say_licence(net, settings)
-    return net
-
-
-def _make(settings: BackboneSettings, **arguments: Any) -> Any:
-    try:
-        return timm.create_model(settings.name, features_only=True, feature_cls="getter", **arguments)
-    except Exception as error:  # the hub's client has a dozen exception types, without a common base
-        raise ConfigError(_no_weights(settings, error)) from error
-
-
-def _with_weights_of_file(settings: BackboneSettings, arguments: dict[str, Any]) -> Any:
-    """timm loads a file leniently: made twice from the same random state, what stayed equal was not loaded."""
-    if not Path(str(settings.weights)).is_file():
-        raise ConfigError(f"backbone.weights: {settings.weights} is not a file")
-    with torch.random.fork_rng():
-        random = _make(settings, pretrained=False, **arguments).state_dict()
-    net = _make(settings, pretrained=True, pretrained_cfg_overlay={"file": settings.weights}, **arguments)
-    kernels = [name for name, value in net.state_dict().items() if value.ndim > 1]
-    loaded = [name for name in kernels if not torch.equal(net.state_dict()[name], random[name])]
-    log.info("%s: %d of %d weight tensors loaded", settings.weights, len(loaded), len(kernels))
-    if len(loaded) < len(kernels) / 2:
-        raise ConfigError(
-            f"backbone.weights: {settings.weights} has only {len(loaded)} of {len(kernels)} weight tensors of "
-            f"{settings.name}; it must hold timm's names. For a checkpoint of hires use init_from"
-        )
-    return net
-
-
-def _no_weights(settings: BackboneSettings, error: Exception) -> str:
-    reason = (str(error) or type(error).__name__).splitlines()[0]
-    if settings.weights:
-        return f"backbone.weights: {settings.weights} does not load into {settings.name}: {reason}"
-    if not settings.pretrained:
-        return f"backbone.name: {settings.name} cannot be built: {reason}"
-    return (
-        f"backbone.pretrained: the weights of {settings.name} could not be downloaded ({reason}); "
-        "set backbone.pretrained=false, or backbone.weights=FILE, or init_from=RUN"
-    )
-
-
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, timm.list_models(), n=3)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return f"backbone.name: timm has no model {name!r}{hint}"
-
-
-def _say_licence(net: Any, settings: BackboneSettings) -> None:
-    if not settings.pretrained:
-        return
-    licence = net.model.pretrained_cfg.get("license") or "not stated"
-    log.info("Pretrained weights of %s: licence %s", settings.name, licence)
-    if "nc" in re.split(r"[^a-z]+", licence.lower()) or "noncommercial" in licence.lower():
-        log.warning("The licence of these weights (%s) forbids commercial use", licence)

@@ -14,15 +14,17 @@ BAND_ROWS = 256
 def blend(size: tuple[int, int], predictions: Iterable[tuple[View, Tensor]]) -> Iterator[tuple[int, Tensor]]:
     """Gaussian-weighted mean of predictions (K, h, w) of an image of (height, width) pixels.
 
-    The views come in row order and cover the image. Yields (first row, (K, rows, width)) from top to bottom;
-    what is held at a time is one row of windows. Weights as in nnU-Net (Isensee et al. 2021): a standard
-    deviation of an eighth of the window.
+    The views come in row order and cover the image, also without their margins. Yields (first row,
+    (K, rows, width)) from top to bottom; what is held at a time is one row of windows. Weights as in nnU-Net
+    (Isensee et al. 2021): a standard deviation of an eighth of the window.
     """
     rows = _Rows(size[1])
     for view, prediction in predictions:
+        down, across = (weights(view, axis, size[axis], prediction) for axis in (0, 1))
         for window, values in native(view, prediction):
             yield from rows.finished(window.y)
-            rows.add(window, values)
+            first = window.y - view.window.y
+            rows.add(window, values, down[first : first + window.height, None] * across)
     yield from rows.finished(size[0])
 
 
@@ -33,8 +35,7 @@ class _Rows:
         self.width, self.top = width, 0
         self.sums: Tensor | None = None
 
-    def add(self, window: Window, values: Tensor) -> None:
-        weight = gaussian(window.height, values)[:, None] * gaussian(window.width, values)
+    def add(self, window: Window, values: Tensor, weight: Tensor) -> None:
         needed = window.y + window.height - self.top
         if self.sums is None:
             self.sums = values.new_zeros(values.shape[0] + 1, needed, self.width)
@@ -54,6 +55,17 @@ class _Rows:
         yield top, done[:-1] / done[-1]
 
 
+def weights(view: View, axis: int, length: int, like: Tensor) -> Tensor:
+    """Weights of a view's window along an axis (0: y, 1: x) of an image of `length` pixels; 0 in its margins."""
+    start, extent = view.window[axis], view.window[axis + 2]
+    result = gaussian(extent, like)
+    if start > 0:
+        result[: view.margin] = 0
+    if start + extent < length:
+        result[extent - view.margin :] = 0
+    return result
+
+
 def gaussian(length: int, like: Tensor) -> Tensor:
     """Weights (length,), 1 in the middle, of the device of `like`; float32."""
     position = torch.arange(length, device=like.device, dtype=torch.float32) - (length - 1) / 2
@@ -61,13 +73,13 @@ def gaussian(length: int, like: Tensor) -> Tensor:
 
 
 def native(view: View, prediction: Tensor) -> Iterator[tuple[Window, Tensor]]:
-    """A view's prediction (K, h, w) without its padding, at native resolution, in bands of rows.
+    """A view's prediction (K, h, w) without its padding and flips, at native resolution, in bands of rows.
 
     A view at native resolution is one band. Others are scaled bilinearly (pixel centres aligned at the
     corners of the area, as `F.interpolate(align_corners=False)` does), one band at a time.
     """
     window = view.window
-    values = prediction[:, : view.height, : view.width].float()
+    values = prediction.flip(view.flip)[:, : view.height, : view.width].float()
     if (view.height, view.width) == (window.height, window.width):
         yield window, values
         return

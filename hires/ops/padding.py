@@ -29,16 +29,23 @@ def fitted_size(size: tuple[int, int], limit: tuple[int, int]) -> tuple[int, int
     return height, width
 
 
+def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resizes an image (H, W, C) to `size` (height, width): shrinks by area averages, enlarges bilinearly."""
+    if image.shape[:2] == tuple(size):
+        return image
+    shrinks = size[0] < image.shape[0] or size[1] < image.shape[1]
+    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    resized = cv2.resize(np.ascontiguousarray(image), size[::-1], interpolation=how)
+    return resized.reshape(*size, *image.shape[2:])  # cv2 drops a single channel
+
+
 def resize_to_fit(image: np.ndarray, limit: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
     """Resizes an image (H, W, C) to the largest size within `limit` that keeps its aspect.
 
-    Shrinks by area averages, enlarges bilinearly. Returns the image, not padded, and its (height, width).
+    Returns the image, not padded, and its (height, width).
     """
-    height, width = fitted_size(image.shape[:2], limit)
-    shrinks = height < image.shape[0] or width < image.shape[1]
-    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
-    resized = cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=how)
-    return resized.reshape(height, width, *image.shape[2:]), (height, width)  # cv2 drops a single channel
+    size = fitted_size(image.shape[:2], limit)
+    return resize_image(image, size), size
 
 
 def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hires.evaluation.segmentation import LabelRows, SegmentationEvaluator
+from hires.data.focus import class_pixels
+from hires.data.settings import SegmentationSource
+from hires.evaluation.segmentation import LabelRows, MultilabelEvaluator, SegmentationEvaluator
 from hires.interfaces import Batch, DataLimits, Target, View
 from hires.losses.segmentation import LossSettings, SegmentationLoss, upsample
 from hires.ops.blend import blend
@@ -19,22 +21,35 @@ class SegmentationSettings(Settings):
     """How a segmentation network is trained and scored."""
 
     loss: LossSettings = field(default_factory=LossSettings)
+    multilabel: bool = False  # any number of classes a pixel, in masks of bit fields (hires.ops.labels)
 
-    def build(self, network: Any, num_classes: int) -> "SegmentationTask":
-        """The task of a network: a module with `backbone`, `stride` and `stages()`."""
-        return SegmentationTask(network=network, loss=self.loss.build(num_classes))
+    def build(
+        self, network: Any, num_classes: int, source: SegmentationSource | None = None
+    ) -> "SegmentationTask":
+        """The task of a network: a module with `backbone`, `stride` and `stages()`.
+
+        `source` is the training data; all its masks are read if the loss weighs classes by their pixels.
+        Without it, as in evaluation, such weights are all 1. Raises ConfigError for a number of classes that
+        masks cannot hold.
+        """
+        pixels = None if source is None else lambda: class_pixels(source).tolist()
+        loss = self.loss.build(num_classes, multilabel=self.multilabel, pixels=pixels)
+        return SegmentationTask(network=network, loss=loss)
 
     def evaluator(self, classes: tuple[str, ...]) -> SegmentationEvaluator:
-        return SegmentationEvaluator(classes)
+        return MultilabelEvaluator(classes) if self.multilabel else SegmentationEvaluator(classes)
 
 
 class SegmentationTask(nn.Module):
-    """One class for each pixel. Images (B, C, H, W) uint8 or uint16, masks (H, W) uint8 in `target["mask"]`."""
+    """One class for each pixel, or with several labels any number of them.
+
+    Images are (B, C, H, W) uint8 or uint16; `target["mask"]` is (H, W) uint8, class indices or bit fields.
+    """
 
     def __init__(self, *, network: Any, loss: SegmentationLoss):
         super().__init__()
         self.normalize = Normalize(network.backbone.mean, network.backbone.std)
-        self.network, self.loss = network, loss
+        self.network, self.loss, self.labels = network, loss, loss.labels
 
     def normalizers(self, targets: list[Target]) -> dict[str, Tensor]:
         return self.loss.normalizers([target["mask"] for target in targets])
@@ -45,20 +60,20 @@ class SegmentationTask(nn.Module):
         return self.loss(logits, masks, normalizers)
 
     def predict(self, batch: Batch) -> Tensor:
-        """Probabilities (B, K, H, W), float32."""
+        """Probabilities (B, K, H, W), float32; they add up to 1 where a pixel has one class."""
         logits = self.network(self.normalize(batch.images))
-        return upsample(logits.float(), batch.images.shape[-2:]).softmax(1)
+        return self.labels.probabilities(upsample(logits.float(), batch.images.shape[-2:]))
 
     def stitch(self, size: tuple[int, int], predictions: Iterable[tuple[View, Tensor]]) -> Iterator[LabelRows]:
         for top, probabilities in blend(size, predictions):
-            yield LabelRows(top, probabilities.argmax(0).byte().cpu().numpy())
+            yield LabelRows(top, self.labels.decide(probabilities).cpu().numpy())
 
     def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
         """Random pixels of every class: the memory of segmentation depends on nothing else."""
         generator = torch.Generator().manual_seed(0)
-        channels, classes = len(self.normalize.mean), self.loss.num_classes
+        channels, values = len(self.normalize.mean), self.labels.mask_values
         images = torch.randint(256, (size, channels, *image_size), dtype=torch.uint8, generator=generator)
-        masks = torch.randint(classes, (size, *image_size), dtype=torch.uint8, generator=generator)
+        masks = torch.randint(values, (size, *image_size), dtype=torch.uint8, generator=generator)
         return Batch(images, [{"mask": mask} for mask in masks])
 
     def stages(self) -> dict[str, tuple[str, ...]]:

@@ -17,6 +17,7 @@ class Masks:
 
     masks: list
     classes: tuple = ("ground", "rare", "rarer")
+    multilabel: bool = False
 
     def __len__(self):
         return len(self.masks)

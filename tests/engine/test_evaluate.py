@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from hires.engine.evaluate import Views, evaluate
+from hires.engine.evaluate import evaluate
+from hires.engine.views import Views
 from hires.evaluation.segmentation import LabelRows, SegmentationEvaluator
 from hires.interfaces import IGNORE
 from hires.ops.blend import blend

@@ -1,9 +1,12 @@
 """The segmentation task: pixels are normalised once, predictions are probabilities, stages are modules."""
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from hires.interfaces import Batch, DataLimits
+from hires.interfaces import Batch, ConfigError, DataLimits, View, Window
+from hires.losses.segmentation import LossSettings
 from hires.models.backbone import BackboneSettings
 from hires.models.segmentation.unet import UnetSettings
 from hires.tasks.segmentation import Normalize, SegmentationSettings
@@ -54,3 +57,94 @@ def test_stages_are_modules_and_cover_every_parameter(task):
     covered = {id(p) for module in named for p in module.parameters()}
     unused = {n for n, p in task.named_parameters() if id(p) not in covered}
     assert not unused
+
+
+class OnePixelNetwork(nn.Module):
+    """A network without a backbone: the channels are its logits, in tens."""
+
+    stride = 1
+
+    def __init__(self, channels=3):
+        super().__init__()
+        self.backbone = nn.Identity()
+        self.backbone.mean, self.backbone.std = (0.5,) * channels, (0.5,) * channels
+
+    def forward(self, x):
+        return 10 * x
+
+
+def views(task, images):
+    """An image beside another, as `stitch` gets their predictions."""
+    return [(View(Window(0, 4 * i, 5, 4), 5, 4), p) for i, p in enumerate(task.predict(Batch(images, [])))]
+
+
+def test_exclusive_predictions_become_class_indices():
+    images = torch.randint(256, (2, 3, 5, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    task = SegmentationSettings().build(OnePixelNetwork(), 3)
+    (rows,) = task.stitch((5, 8), views(task, images))
+    assert rows.labels.dtype == np.uint8
+    assert rows.labels.tolist() == torch.cat(list(images), 2).int().argmax(0).tolist()
+
+
+def test_several_labels_become_bit_fields():
+    images = torch.randint(256, (2, 3, 5, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    task = SegmentationSettings(multilabel=True).build(OnePixelNetwork(), 3)
+    probabilities = task.predict(Batch(images, []))
+    torch.testing.assert_close(probabilities, (10 * (images / 127.5 - 1)).sigmoid(), rtol=1e-4, atol=1e-5)
+    (rows,) = task.stitch((5, 8), views(task, images))
+    bright = torch.cat(list(images), 2) > 127
+    assert rows.labels.dtype == np.uint8
+    assert rows.labels.tolist() == (bright[0] + 2 * bright[1] + 4 * bright[2]).tolist()
+
+
+@pytest.mark.parametrize("classes", [1, 3, 7])
+def test_examples_of_several_labels_are_valid_masks(classes):
+    task = SegmentationSettings(multilabel=True).build(OnePixelNetwork(classes), classes)
+    batch = task.example_batch(2, (16, 24), DataLimits())
+    masks = torch.stack([target["mask"] for target in batch.targets])
+    assert masks.max() == 2**classes - 1
+    losses = task(batch, task.normalizers(batch.targets))
+    assert all(0 < float(value) < 100 for value in losses.values())
+
+
+@pytest.mark.parametrize(("classes", "multilabel"), [(1, False), (8, True)])
+def test_classes_that_masks_cannot_hold_are_refused(classes, multilabel):
+    class Unread:
+        def __len__(self):
+            pytest.fail("the masks need not be read for this")
+
+    settings = SegmentationSettings(LossSettings(class_weights="balanced"), multilabel)
+    with pytest.raises(ConfigError, match="model.multilabel="):
+        settings.build(OnePixelNetwork(classes), classes, Unread())
+
+
+class Masks:
+    """A source of two masks without images."""
+
+    classes = ("a", "b", "c")
+
+    def __init__(self, multilabel):
+        self.multilabel = multilabel
+
+    def __len__(self):
+        return 2
+
+    def mask(self, index):
+        rows = [[[0, 0, 0, 1]], [[255, 1, 2, 0]]]
+        if self.multilabel:
+            rows = [[[1, 1, 3, 5]], [[255, 3, 0, 0]]]
+        return np.array(rows[index], np.uint8)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_classes_are_weighed_by_the_pixels_of_the_training_data(multilabel):
+    pixels = [5, 2, 1] if multilabel else [4, 2, 1]
+    settings = SegmentationSettings(LossSettings(class_weights="balanced"), multilabel)
+    weights = settings.build(OnePixelNetwork(), 3, Masks(multilabel)).loss.class_weights
+    torch.testing.assert_close(weights, torch.tensor([sum(pixels) / (3 * n) for n in pixels]))
+    assert settings.build(OnePixelNetwork(), 3).loss.class_weights.tolist() == [1, 1, 1]
+
+
+def test_weights_of_the_loss_are_not_part_of_a_checkpoint():
+    task = SegmentationSettings(LossSettings(class_weights=(1.0, 2.0, 3.0))).build(OnePixelNetwork(), 3)
+    assert not task.state_dict()

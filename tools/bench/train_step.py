@@ -28,7 +28,10 @@ from hires.engine.reporter import Reporter
 from hires.engine.step import Updater, train_step
 from hires.engine.trainer import Routine, Trainer
 from hires.interfaces import IGNORE, DataLimits, Sample
-from hires.losses.segmentation import Dice
+from hires.losses.border import EqualPixels
+from hires.losses.labels import Exclusive
+from hires.losses.pixels import Pixels
+from hires.losses.region import Dice
 from hires.models.backbone import BackboneSettings
 from hires.models.segmentation.unet import UnetSettings
 from hires.tasks.segmentation import SegmentationSettings, SegmentationTask
@@ -96,7 +99,8 @@ def bare_loop(backbone: str, samples: list[Sample], steps: int) -> Callable[[], 
             masks = torch.stack([s.target["mask"] for s in samples]).long()
             logits = network((images.float() - mean) / std)
             pairs = torch.tensor(sum(len(mask.unique()) for mask in masks))
-            loss = F.cross_entropy(logits, masks, ignore_index=IGNORE) + dice(logits, masks, pairs)
+            pixels = Pixels(logits, masks, Exclusive(CLASSES), EqualPixels(), torch.ones(CLASSES))
+            loss = F.cross_entropy(logits, masks, ignore_index=IGNORE) + dice(pixels, pairs)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()

@@ -1,0 +1,84 @@
+"""The images of one split with their masks, decoded once and mapped to classes."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from hires.data.cache import NoCache
+from hires.data.class_table import ClassTable
+from hires.data.images import image_size, read_image, to_channels
+from hires.data.mask_checks import shows, warn_of_empty, warn_of_palettes
+from hires.data.pairs import Pair
+from hires.interfaces import DataError, Window
+
+
+class MaskSource:
+    """The pairs of one split. Masks come as (H, W) uint8 class indices, IGNORE where nothing counts.
+
+    With `multilabel` they are bit fields. Raises DataError for a mask below two folders of the class table.
+    """
+
+    def __init__(self, root: Path, pairs: Sequence[Pair], table: ClassTable, channels: int, cache: NoCache):
+        self.classes, self.multilabel = table.names, table.multilabel
+        self.root, self.channels = root, channels
+        self._table, self._cache = table, cache
+        # arrays, not lists: worker processes share their pages, and counting references copies none
+        self._images = np.array([pair.image for pair in pairs])
+        self._masks = np.array([pair.mask for pair in pairs])
+        self._folders = np.array([table.folder_of(pair.mask) for pair in pairs])
+        self._sizes = np.zeros((len(pairs), 2), np.int64)
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def name(self, index: int) -> str:
+        return str(self._images[index])
+
+    def size(self, index: int) -> tuple[int, int]:
+        if not self._sizes[index, 0]:
+            self._sizes[index] = image_size(self.root / self.name(index))
+        height, width = self._sizes[index]
+        return int(height), int(width)
+
+    def mask(self, index: int) -> np.ndarray:
+        """The whole mapped mask without the image; maybe a read-only memory map. Raises DataError."""
+        # the mapped mask is kept, not the raw one: its values are then checked once, and a window is a
+        # mere slice of one byte a pixel; the price is a new entry when the class table changes
+        path, folder = self.root / str(self._masks[index]), str(self._folders[index])
+        mask = self._cache.load(path, partial(self._table.read, folder=folder), self._table.fingerprint + folder)
+        if mask.shape != self.size(index):
+            raise DataError(
+                f"{path}: mask is {mask.shape[0]}x{mask.shape[1]} (height x width), its image "
+                f"{self.root / self.name(index)} {'x'.join(map(str, self.size(index)))}; make them equal"
+            )
+        return mask
+
+    def read(self, index: int, window: Window | None = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Image (H, W, C) uint8 and {"mask": (H, W) uint8} of the window or whole.
+
+        A window is a copy; a whole array may be a read-only memory map. Raises DataError.
+        """
+        mask = self.mask(index)
+        image = self._cache.load(self.root / self.name(index), read_image)
+        if window is not None:
+            rows = slice(window.y, window.y + window.height)
+            columns = slice(window.x, window.x + window.width)
+            image, mask = np.array(image[rows, columns]), np.array(mask[rows, columns])
+        return to_channels(image, self.channels), {"mask": mask}
+
+    def report(self) -> None:
+        """Warns of masks that are probably not meant so; broken ones raise when they are read, not here."""
+        if not self._table.is_colour:
+            warn_of_palettes(self.root, map(str, self._masks), self._cache)
+        warn_of_empty(self.root, [str(self._masks[index]) for index in range(len(self)) if self._is_empty(index)])
+
+    def _is_empty(self, index: int) -> bool:
+        classes = self._table.classes_of(str(self._folders[index]))
+        if not classes:
+            return False
+        try:
+            return not shows(self.mask(index), classes, self.multilabel)
+        except DataError:
+            return False

@@ -1,0 +1,89 @@
+"""Makes the feature networks of timm (and mix transformers), for any image size where they can."""
+
+import logging
+from typing import Any
+
+import timm
+
+from hires.models.mix_transformer import NAMES as MIX_TRANSFORMERS
+from hires.models.mix_transformer import MixTransformer
+from hires.models.pretrained import say_licence, unknown_name, why_not_built, with_weights_of_file
+from hires.models.pyramid import PATCHES
+
+log = logging.getLogger(__name__)
+
+Size = tuple[int, int]
+
+
+def create(
+    name: str,
+    image_size: Size | None,
+    *,
+    pretrained: bool,
+    weights: str | None,
+    in_channels: int,
+    drop_path_rate: float | None,
+) -> Any:
+    """A module from images to feature maps, with `feature_info` and the `model` inside. Raises ConfigError."""
+    is_mix = name in MIX_TRANSFORMERS
+    if not is_mix and not timm.is_model(name):
+        raise unknown_name(name)
+    download = pretrained and not weights
+    arguments: dict[str, Any] = {"in_chans": in_channels}
+    if drop_path_rate is not None:
+        arguments["drop_path_rate"] = drop_path_rate
+
+    def make(file: str | None = None) -> Any:
+        try:
+            if is_mix:
+                return MixTransformer(name, pretrained=download, file=file, **arguments)
+            if file:
+                overlay = {"file": file}
+                return _from_timm(name, image_size, pretrained=True, pretrained_cfg_overlay=overlay, **arguments)
+            return _from_timm(name, image_size, pretrained=download, **arguments)
+        except Exception as error:  # the hub's client has a dozen exception types, without a common base
+            raise why_not_built(name, download, file, error) from error
+
+    if weights:
+        return with_weights_of_file(name, weights, make)
+    net = make()
+    if download:
+        say_licence(name, net.model.pretrained_cfg)
+    return net
+
+
+def is_plain(net: Any) -> bool:
+    """Whether all feature maps have one stride, as those of a plain vision transformer."""
+    reductions = list(net.feature_info.reduction())
+    return len(reductions) > 1 and len(set(reductions)) == 1
+
+
+def patch_size(net: Any) -> int:
+    """Side of the patches of a plain vision transformer, pixels."""
+    return int(net.feature_info.reduction()[-1])
+
+
+def _from_timm(name: str, image_size: Size | None, **arguments: Any) -> Any:
+    net = _made_for(name, image_size, **arguments)
+    if is_plain(net) and patch_size(net) not in PATCHES:
+        log.info("%s: patches of %d pixels become patches of 16", name, patch_size(net))
+        net = _made_for(name, image_size, patch_size=16, **arguments)
+    if not hasattr(net.model, "forward_intermediates"):
+        raise ValueError("timm cannot take intermediate feature maps out of it")
+    return net
+
+
+def _made_for(name: str, image_size: Size | None, **arguments: Any) -> Any:
+    """A model for one size only is made for `image_size`, and so that it takes others too where it can."""
+    arguments = {"features_only": True, "feature_cls": "getter", **arguments}
+    if not timm.get_pretrained_cfg_value(name, "fixed_input_size"):
+        return timm.create_model(name, **arguments)
+    if image_size:
+        arguments["img_size"] = image_size
+    for flexible, value in (("strict_img_size", False), ("dynamic_img_size", True)):
+        try:
+            return timm.create_model(name, **{flexible: value}, **arguments)
+        except TypeError as error:
+            if flexible not in str(error):
+                raise
+    return timm.create_model(name, **arguments)

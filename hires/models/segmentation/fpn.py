@@ -1,0 +1,37 @@
+"""FPN: a feature pyramid whose levels are summed at stride 4."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from segmentation_models_pytorch.decoders.fpn.decoder import FPNDecoder
+
+from hires.models.backbone import Backbone
+from hires.models.segmentation.network import Channels, NetworkSettings, SegmentationNetwork, widths
+from hires.settings import Bounds, SettingError
+
+
+@dataclass(frozen=True)
+class FpnSettings(NetworkSettings):
+    """Shape of an FPN (Kirillov et al. 2019, "Panoptic feature pyramid networks")."""
+
+    pyramid_channels: Channels = 256
+    segmentation_channels: Channels = 128
+    dropout: Annotated[float, Bounds(0, 1)] = 0.2
+    merge: Literal["add", "cat"] = "add"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.segmentation_channels % 32:  # the decoder's own norms have 32 groups
+            raise SettingError("segmentation_channels", self.segmentation_channels, "multiples of 32")
+
+    def network(self, backbone: Backbone, num_classes: int) -> SegmentationNetwork:
+        decoder = FPNDecoder(
+            widths(backbone),
+            pyramid_channels=self.pyramid_channels,
+            segmentation_channels=self.segmentation_channels,
+            dropout=self.dropout,
+            merge_policy=self.merge,
+        )
+        return SegmentationNetwork(
+            backbone=backbone, decoder=decoder, width=decoder.out_channels, num_classes=num_classes
+        )

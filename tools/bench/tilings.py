@@ -1,0 +1,67 @@
+"""How much the prediction of a trained run depends on where its windows lie.
+
+Predicts whole images of a run with two tilings and prints the share of pixels whose class differs.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hires import runs
+from hires.engine.checkpointer import read, weights
+from hires.engine.evaluate import predict_views
+from hires.engine.fabric import Place, make_fabric
+from hires.engine.views import Views
+from hires.recipe import read_recipe
+from hires.wiring import make_task, move
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--images", type=int, default=2, help="how many of the split")
+    parser.add_argument("--window", type=int, nargs=2, default=(512, 512), help="side of each tiling, pixels")
+    parser.add_argument("--overlap", type=float, nargs=2, default=(0.25, 0.4), help="of each tiling")
+    parser.add_argument("--out", type=Path, default=Path("docs/bench/tilings.json"))
+    options = parser.parse_args()
+    recipe = read_recipe(runs.load_config(options.run))
+    source = recipe.data.source(options.split)
+    fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
+    task = make_task(recipe, source.classes, training=None, load_pretrained=False)
+    task.load_state_dict(weights(read(runs.checkpoint_path(options.run, "best"))))
+    move(task, recipe, fabric)
+    task.eval()
+    place = Place(fabric.device, recipe.trainer.channels_last)
+    tilings = [
+        Views("window", (side, side), overlap)
+        for side, overlap in zip(options.window, options.overlap, strict=True)
+    ]
+    shares = {}
+    for index in range(min(options.images, len(source))):
+        image, _ = source.read(index)
+        first, second = (labels(task, image, views, place, fabric.autocast) for views in tilings)
+        shares[source.name(index)] = float((first != second).mean())
+        print(f"{source.name(index)}: {100 * shares[source.name(index)]:.3f} % of the pixels differ")
+    report = {
+        "share_of_pixels": shares,
+        "mean": sum(shares.values()) / len(shares),
+        "tilings": [{"window": views.size, "overlap": views.overlap} for views in tilings],
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+@torch.inference_mode()
+def labels(task: Any, image: np.ndarray, views: Views, place: Any, autocast: Any) -> np.ndarray:
+    """Classes of a whole image (H, W) under a tiling."""
+    predictions = predict_views(task, image, views, place=place, autocast=autocast)
+    return np.concatenate([part.labels for part in task.stitch(image.shape[:2], predictions)])
+
+
+if __name__ == "__main__":
+    main()
