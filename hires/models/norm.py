@@ -3,19 +3,18 @@
 import copy
 from typing import Literal
 
-from timm.layers import GroupNormAct, LayerNorm2d, LayerNormAct2d, convert_sync_batchnorm, freeze_batch_norm_2d
+from timm.layers import GroupNormAct, convert_sync_batchnorm, freeze_batch_norm_2d
 from timm.layers.norm_act import BatchNormAct2d
 from torch import nn
 
-Norm = Literal["batch", "group", "layer", "frozen", "sync"]
+Norm = Literal["batch", "group", "frozen", "sync"]
 
 
 def convert(module: nn.Module, norm: Norm, *, pretrained: bool = False) -> nn.Module:
     """The module with its BatchNorm layers exchanged in place (the module itself when it is one).
 
-    `group` depends on no other sample, so that the micro-batch cannot change it; `layer` on no other pixel
-    either, so that what else a window shows cannot. `frozen` keeps pretrained statistics and scales; layers
-    without any (`pretrained` false) become group instead.
+    `group` depends on no other sample, so that the micro-batch cannot change it. `frozen` keeps pretrained
+    statistics and scales; layers without any (`pretrained` false) become group instead.
     """
     if norm == "batch":
         return module
@@ -23,25 +22,24 @@ def convert(module: nn.Module, norm: Norm, *, pretrained: bool = False) -> nn.Mo
         return convert_sync_batchnorm(module)
     if norm == "frozen" and pretrained:
         return freeze_batch_norm_2d(module)
-    return _exchanged(module, norm == "layer")
+    return _to_group(module)
 
 
-def _exchanged(module: nn.Module, layer: bool) -> nn.Module:
+def _to_group(module: nn.Module) -> nn.Module:
     if isinstance(module, nn.BatchNorm2d):
-        return _instead_of(module, layer)
+        return _group_norm(module)
     for name, child in module.named_children():
-        setattr(module, name, _exchanged(child, layer))
+        setattr(module, name, _to_group(child))
     return module
 
 
-def _instead_of(norm: nn.BatchNorm2d, layer: bool) -> nn.Module:
-    channels, groups = norm.num_features, group_count(norm.num_features)
+def _group_norm(norm: nn.BatchNorm2d) -> nn.Module:
+    groups = group_count(norm.num_features)
     if isinstance(norm, BatchNormAct2d):
-        new: nn.Module = LayerNormAct2d(channels) if layer else GroupNormAct(channels, groups)
+        new: nn.Module = GroupNormAct(norm.num_features, groups, eps=norm.eps)
         new.drop, new.act = copy.deepcopy(norm.drop), copy.deepcopy(norm.act)
     else:
-        new = LayerNorm2d(channels) if layer else nn.GroupNorm(groups, channels)
-    new.eps = norm.eps
+        new = nn.GroupNorm(groups, norm.num_features, eps=norm.eps)
     if norm.affine:
         new.weight.data.copy_(norm.weight.data)  # type: ignore[operator]
         new.bias.data.copy_(norm.bias.data)  # type: ignore[operator]
