@@ -15,13 +15,14 @@ from hires.data.loader import StepLoader, StepSampler, make_loader
 from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
 from hires.engine.checkpointer import Checkpointer, load_matching, read, weights
 from hires.engine.ema import Averaged, make_average
-from hires.engine.evaluate import evaluate
+from hires.engine.evaluate import as_it_is, evaluate
 from hires.engine.fabric import Place
 from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
 from hires.engine.step import Updater, train_step
 from hires.engine.views import Views
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan
+from hires.models.statistics import image_statistics
 from hires.recipe import Recipe, check_multiple
 from hires.runs import weights_path
 
@@ -148,6 +149,7 @@ def make_evaluation(
         views=Views(settings.fit, recipe.window, settings.overlap, settings.batch_size, settings.tta),
         place=Place(fabric.device, recipe.trainer.channels_last),
         autocast=fabric.autocast,
+        settle=image_statistics if settings.statistics == "image" else as_it_is,
         progress=progress,
     )
 

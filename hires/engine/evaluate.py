@@ -1,5 +1,6 @@
 """Evaluation of whole images, view by view."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
@@ -11,6 +12,14 @@ import torch
 from hires.engine.views import Views, show
 from hires.interfaces import Batch, Evaluator, ImageSource, View
 
+Settle = Callable[[Any, Callable[[], None]], AbstractContextManager[None]]
+"""Prepares a task for an image, given a function that shows all of it to the task once."""
+
+
+def as_it_is(task: Any, look: Callable[[], None]) -> AbstractContextManager[None]:
+    """Prepares nothing."""
+    return nullcontext()
+
 
 @torch.inference_mode()
 def evaluate(
@@ -21,6 +30,7 @@ def evaluate(
     *,
     place: Callable[[Batch], Batch] = lambda batch: batch,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    settle: Settle = as_it_is,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
@@ -32,12 +42,30 @@ def evaluate(
     evaluator.reset()
     for index in range(len(source)):
         image, target = source.read(index)
-        predictions = predict_views(task, image, views, place=place, autocast=autocast)
-        for part in task.stitch(image.shape[:2], predictions):
+        for part in predict(task, image, views, place=place, autocast=autocast, settle=settle):
             evaluator.update(part, target)
         progress(index + 1, len(source))
     task.train(training)
     return evaluator.compute()
+
+
+def predict(
+    task: Any,
+    image: np.ndarray,
+    views: Views,
+    *,
+    place: Callable[[Batch], Batch],
+    autocast: Callable[[], AbstractContextManager[Any]],
+    settle: Settle = as_it_is,
+) -> Iterator[Any]:
+    """The parts of an image (H, W, C) that the task stitches together from its views, in row order."""
+
+    def look() -> None:
+        once = views._replace(overlap=0.0, tta=())
+        deque(predict_views(task, image, once, place=place, autocast=autocast), maxlen=0)
+
+    with settle(task, look):
+        yield from task.stitch(image.shape[:2], predict_views(task, image, views, place=place, autocast=autocast))
 
 
 def predict_views(

@@ -42,6 +42,7 @@ class EvaluationSettings(Settings):
     window: Side | tuple[Side, Side] | None = None
     overlap: Annotated[float, Bounds(0, 0.9)] = 0.25
     batch_size: Count = 1
+    statistics: Literal["window", "image"] = "window"
     tta: tuple[Literal["hflip", "vflip"] | Annotated[float, Bounds(0.1, 10)], ...] = ()
 
     def __post_init__(self) -> None:

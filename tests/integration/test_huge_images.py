@@ -19,7 +19,7 @@ import numpy as np, torch
 from omegaconf import OmegaConf
 from hires import runs
 from hires.engine.checkpointer import read, weights
-from hires.engine.evaluate import predict_views
+from hires.engine.evaluate import predict
 from hires.engine.views import Views
 from hires.recipe import read_recipe
 from hires.wiring import make_task
@@ -33,8 +33,7 @@ image, _ = source.read(0)
 labels = np.lib.format.open_memmap(out, "w+", np.uint8, image.shape[:2])
 views = Views("window", recipe.window, 0.0)
 with torch.inference_mode():
-    predictions = predict_views(task, image, views, place=lambda b: b, autocast=torch.no_grad)
-    for part in task.stitch(image.shape[:2], predictions):
+    for part in predict(task, image, views, place=lambda b: b, autocast=torch.no_grad):
         labels[part.top : part.top + len(part.labels)] = part.labels
 labels.flush()
 """

@@ -13,9 +13,10 @@ import torch
 
 from hires import runs
 from hires.engine.checkpointer import read, weights
-from hires.engine.evaluate import predict_views
+from hires.engine.evaluate import Settle, as_it_is, predict
 from hires.engine.fabric import Place, make_fabric
 from hires.engine.views import Views
+from hires.models.statistics import image_statistics
 from hires.recipe import read_recipe
 from hires.wiring import make_task, move
 
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2, help="how many of the split")
     parser.add_argument("--window", type=int, nargs=2, default=(512, 512), help="side of each tiling, pixels")
     parser.add_argument("--overlap", type=float, nargs=2, default=(0.25, 0.4), help="of each tiling")
+    parser.add_argument("--statistics", choices=("window", "image"), default="image", help="of GroupNorm")
     parser.add_argument("--out", type=Path, default=Path("docs/bench/tilings.json"))
     options = parser.parse_args()
     recipe = read_recipe(runs.load_config(options.run))
@@ -41,15 +43,17 @@ def main() -> None:
         Views("window", (side, side), overlap)
         for side, overlap in zip(options.window, options.overlap, strict=True)
     ]
+    settle = image_statistics if options.statistics == "image" else as_it_is
     shares = {}
     for index in range(min(options.images, len(source))):
         image, _ = source.read(index)
-        first, second = (labels(task, image, views, place, fabric.autocast) for views in tilings)
+        first, second = (labels(task, image, views, place, fabric.autocast, settle) for views in tilings)
         shares[source.name(index)] = float((first != second).mean())
         print(f"{source.name(index)}: {100 * shares[source.name(index)]:.3f} % of the pixels differ")
     report = {
         "share_of_pixels": shares,
         "mean": sum(shares.values()) / len(shares),
+        "statistics": options.statistics,
         "tilings": [{"window": views.size, "overlap": views.overlap} for views in tilings],
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -57,10 +61,10 @@ def main() -> None:
 
 
 @torch.inference_mode()
-def labels(task: Any, image: np.ndarray, views: Views, place: Any, autocast: Any) -> np.ndarray:
+def labels(task: Any, image: np.ndarray, views: Views, place: Any, autocast: Any, settle: Settle) -> np.ndarray:
     """Classes of a whole image (H, W) under a tiling."""
-    predictions = predict_views(task, image, views, place=place, autocast=autocast)
-    return np.concatenate([part.labels for part in task.stitch(image.shape[:2], predictions)])
+    parts = predict(task, image, views, place=place, autocast=autocast, settle=settle)
+    return np.concatenate([part.labels for part in parts])
 
 
 if __name__ == "__main__":
