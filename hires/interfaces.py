@@ -16,7 +16,8 @@ IGNORE = 255
 """The mask value that no loss and no metric counts: padding, unlabelled pixels."""
 
 Target = dict[str, Tensor]
-"""The truth of one sample. Segmentation: `mask`, (H, W) uint8 class indices or IGNORE."""
+"""The truth of one sample. Segmentation: `mask`, (H, W) uint8: class indices, or bit c for
+class c where a pixel may have several; IGNORE where nothing counts."""
 
 
 class Window(NamedTuple):

@@ -52,16 +52,11 @@ def read_image(path: str | Path) -> np.ndarray:
     return image if image.ndim == 3 else image[:, :, None]
 
 
-def read_mask(path: str | Path) -> np.ndarray:
-    """Decodes a mask into its raw values (H, W), an integer array; palettes give their indices.
-
-    Raises DataError for files that are missing, broken, or have more than one channel.
-    """
-    return np.concatenate(list(mask_bands(path, 1024)))
-
-
 def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
-    """What `read_mask` gives, in bands of at most `rows` rows, top to bottom. Raises DataError."""
+    """Decodes a mask into its raw values, (rows, W) integers, in bands of at most `rows` rows, top to bottom.
+
+    Palettes give their indices. Raises DataError for files that are missing, broken, or have several channels.
+    """
     with opened(path, read_bytes(path)) as file:
         if file.mode not in ("1", "L", "P", "I") and not file.mode.startswith("I;16"):
             colours = 'give colours in data.classes, such as "#3C1098", or ' if file.mode in _COLOUR else ""

@@ -5,15 +5,15 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from hires.data.class_table import ClassTable
+from hires.data.class_values import Given
 from hires.data.folds import Folds, check_folds, check_groups
+from hires.data.mask_checks import warn_of_palettes
 from hires.data.mask_source import MaskSource as MaskSource
 from hires.data.pairs import find_pairs
 from hires.data.settings import DataSettings
 from hires.data.splits import check_splits, split_pairs
 from hires.interfaces import ConfigError, DataError
 from hires.settings import Bounds
-
-Value = int | str | tuple[int, int, int]  # see hires.data.class_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +25,12 @@ class MaskFolder(DataSettings):
 
     images: str  # glob relative to root, such as */images/*.jpg; ** matches any number of folders, or none
     masks: str  # glob relative to root, such as */mask/*.tif
-    classes: dict[str, int | str | tuple[Value, ...]]  # name -> value(s); the order gives the class index
+    classes: dict[str, int | str | tuple[Given, ...]]  # name -> value(s); the order gives the class index
     unlisted: Literal["error", "ignore"] = "error"  # mask values that are in no class
-    ignore_values: tuple[Value, ...] = ()  # mask values that neither loss nor metric counts
+    ignore_values: tuple[Given, ...] = ()  # mask values that neither loss nor metric counts
     threshold: Annotated[float, Bounds(0, 65534)] | None = None  # higher mask values become 255, others 0
     multilabel: bool = False  # a pixel may belong to several classes, or to none
-    background_values: tuple[Value, ...] | None = None  # with multilabel: values of no class; default: 0 or black
+    background_values: tuple[Given, ...] | None = None  # with multilabel: values of no class; default: 0 or black
     splits: dict[str, Any] = field(default_factory=lambda: {"val": 0.2})  # see hires.data.splits
     split_seed: Annotated[int, Bounds(0)] = 0  # another one gives other images to the fractions and folds
     fold: Annotated[int, Bounds(0)] | None = None  # the part of the images that is `val`; `train` is the others
@@ -75,5 +75,7 @@ class MaskFolder(DataSettings):
                 f"data.splits.{split}=null"
             )
         source = MaskSource(root, splits[split], self.table(), self.channels, self.cache())
+        if not source.table.is_colour:  # of all splits: they may have been exported one by one
+            warn_of_palettes(root, (pair.mask for pair in pairs), self.cache())
         source.report()
         return source

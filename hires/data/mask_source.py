@@ -9,7 +9,7 @@ import numpy as np
 from hires.data.cache import NoCache
 from hires.data.class_table import ClassTable
 from hires.data.images import image_size, read_image, to_channels
-from hires.data.mask_checks import shows, warn_of_empty, warn_of_palettes
+from hires.data.mask_checks import shows, warn_of_empty
 from hires.data.pairs import Pair
 from hires.interfaces import DataError, Window
 
@@ -23,7 +23,7 @@ class MaskSource:
     def __init__(self, root: Path, pairs: Sequence[Pair], table: ClassTable, channels: int, cache: NoCache):
         self.classes, self.multilabel = table.names, table.multilabel
         self.root, self.channels = root, channels
-        self._table, self._cache = table, cache
+        self.table, self._cache = table, cache
         # arrays, not lists: worker processes share their pages, and counting references copies none
         self._images = np.array([pair.image for pair in pairs])
         self._masks = np.array([pair.mask for pair in pairs])
@@ -47,7 +47,7 @@ class MaskSource:
         # the mapped mask is kept, not the raw one: its values are then checked once, and a window is a
         # mere slice of one byte a pixel; the price is a new entry when the class table changes
         path, folder = self.root / str(self._masks[index]), str(self._folders[index])
-        mask = self._cache.load(path, partial(self._table.read, folder=folder), self._table.fingerprint + folder)
+        mask = self._cache.load(path, partial(self.table.read, folder=folder), self.table.fingerprint + folder)
         if mask.shape != self.size(index):
             raise DataError(
                 f"{path}: mask is {mask.shape[0]}x{mask.shape[1]} (height x width), its image "
@@ -70,12 +70,10 @@ class MaskSource:
 
     def report(self) -> None:
         """Warns of masks that are probably not meant so; broken ones raise when they are read, not here."""
-        if not self._table.is_colour:
-            warn_of_palettes(self.root, map(str, self._masks), self._cache)
         warn_of_empty(self.root, [str(self._masks[index]) for index in range(len(self)) if self._is_empty(index)])
 
     def _is_empty(self, index: int) -> bool:
-        classes = self._table.classes_of(str(self._folders[index]))
+        classes = self.table.classes_of(str(self._folders[index]))
         if not classes:
             return False
         try:

@@ -60,7 +60,7 @@ class LossSettings(Settings):
             parts=self._parts(),
             labels=labels,
             border=self._border(),
-            class_weights=self._weights(num_classes, pixels),
+            class_weights=self._weights(num_classes, multilabel, pixels),
         )
 
     def _parts(self) -> dict[str, nn.Module]:
@@ -78,8 +78,15 @@ class LossSettings(Settings):
             return EqualPixels()
         return BorderPixels(self.boundary_weight, self.boundary_radius)
 
-    def _weights(self, num_classes: int, pixels: Callable[[], Iterable[int]] | None) -> tuple[float, ...]:
+    def _weights(
+        self, num_classes: int, multilabel: bool, pixels: Callable[[], Iterable[int]] | None
+    ) -> tuple[float, ...]:
         given = self.class_weights
+        if isinstance(given, str) and multilabel:
+            raise ConfigError(
+                f"task.loss.class_weights: got {given}, allowed with model.multilabel=true: a list of numbers; "
+                "every class has as many decisions, weights by its pixels would drown rare ones in negatives"
+            )
         if isinstance(given, str):
             given = balanced_weights(list(pixels()), POWERS[given]) if pixels else None
         weights = given or (1.0,) * num_classes

@@ -92,13 +92,22 @@ class Backbone(nn.Module):
         infos = list(self.net.feature_info)
         ends = [infos[i]["module"] for i in self._picks]
         names = _sequence(self.net.model, ends)
-        cuts = [names.index(end) + 1 for end in ends]
+        positions = [self._position(names, end) for end in ends]
+        cuts = [position + 1 for position in positions]
         if self.pyramid is not None:
             cuts = _quarters(names, ends[-1])
         elif 2 not in self.strides:  # the stem ends where the first stage begins
-            cuts.insert(0, names.index(ends[0]))
+            cuts.insert(0, positions[0])
         parts = (tuple(names[start:end]) for start, end in pairwise([0, *cuts]))
         return dict(zip(STAGES, parts, strict=True))
+
+    def _position(self, names: list[str], end: str) -> int:
+        if end not in names:
+            raise ConfigError(
+                f"backbone.name: the stages of {self.name} cannot be told: timm says that one ends at {end!r}, "
+                "which is no module of it; choose another backbone"
+            )
+        return names.index(end)
 
     def freeze(self) -> None:
         """Takes the frozen stages out of training; to be called again after layers were exchanged."""
@@ -107,6 +116,7 @@ class Backbone(nn.Module):
         if "stem" in self.frozen:  # position embeddings and class tokens belong to no module
             for parameter in self.net.model.parameters(recurse=False):
                 parameter.requires_grad_(False)
+        self.train(self.training)
 
     def train(self, mode: bool = True) -> "Backbone":
         """As of any module, but the statistics of frozen stages stay as they are."""

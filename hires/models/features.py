@@ -68,8 +68,6 @@ def _from_timm(name: str, image_size: Size | None, **arguments: Any) -> Any:
     if is_plain(net) and patch_size(net) not in PATCHES:
         log.info("%s: patches of %d pixels become patches of 16", name, patch_size(net))
         net = _made_for(name, image_size, patch_size=16, **arguments)
-    if not hasattr(net.model, "forward_intermediates"):
-        raise ValueError("timm cannot take intermediate feature maps out of it")
     return net
 
 

@@ -64,7 +64,3 @@ def _group_matcher(coarse: bool = False) -> dict[str, Any]:
         "stem": r"^patch_embed1",
         "blocks": [(r"^block(\d+)\.(\d+)", None), (r"^patch_embed(\d+)", (0,)), (r"^norm(\d+)", (99999,))],
     }
-
-
-def is_mix_transformer(net: nn.Module) -> bool:
-    return isinstance(net, MixTransformer)

@@ -23,7 +23,7 @@ def with_weights_of_file(name: str, file: str, make: Callable[..., Any]) -> Any:
     """
     if not Path(file).is_file():
         raise ConfigError(f"backbone.weights: {file} is not a file")
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         random = make(file=None).state_dict()
     net = make(file=file)
     kernels = [key for key, value in net.state_dict().items() if value.ndim > 1]
@@ -42,7 +42,8 @@ def why_not_built(name: str, pretrained: bool, file: str | None, error: Exceptio
     reason = (str(error) or type(error).__name__).splitlines()[0]
     if file:
         return ConfigError(f"backbone.weights: {file} does not load into {name}: {reason}")
-    if not pretrained:
+    ours = isinstance(error, (TypeError, ValueError, AssertionError)) and not isinstance(error, OSError)
+    if ours or not pretrained:  # what went wrong before any download
         return ConfigError(f"backbone.name: {name} cannot be built: {reason}")
     return ConfigError(
         f"backbone.pretrained: the weights of {name} could not be downloaded ({reason}); "

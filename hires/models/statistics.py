@@ -13,10 +13,10 @@ from torch import Tensor, nn
 def image_statistics(module: nn.Module, look: Callable[[], None]) -> Iterator[None]:
     """Within it, GroupNorm layers use what they see while `look` runs, averaged over its forward passes.
 
-    GroupNorm takes mean and variance of what it is shown, so that a pixel's class depends on the window that
-    it lies in. With statistics of all windows of an image it depends on its surroundings alone.
+    GroupNorm takes mean and variance of what it is shown, so that a pixel's class depends on what else its
+    window shows. With the statistics of one pass over all of an image it does not.
     """
-    layers = [_Layer(part) for part in module.modules() if isinstance(part, nn.GroupNorm)]
+    layers = [_Layer(part) for part in module.modules() if isinstance(part, nn.GroupNorm) and part.affine]
     handles = [layer.norm.register_forward_pre_hook(layer.record) for layer in layers]
     try:
         look()
@@ -47,7 +47,7 @@ class _Layer:
         mean, square = (self.moments / self.samples).repeat_interleave(  # type: ignore[union-attr]
             self.norm.num_channels // self.norm.num_groups, dim=1
         )
-        scale = (square - mean.square() + self.norm.eps).rsqrt() * self.norm.weight
+        scale = ((square - mean.square()).clamp_min(0) + self.norm.eps).rsqrt() * self.norm.weight
         shift = self.norm.bias - mean * scale
         normed = torch.addcmul(shift[:, None, None], inputs[0].float(), scale[:, None, None]).to(output.dtype)
         # timm's layers end with their activation

@@ -1,5 +1,6 @@
 """Tries the shapes of a network before its first step, without computing or allocating anything."""
 
+import logging
 from typing import NamedTuple
 
 import torch
@@ -7,6 +8,8 @@ from torch import nn
 from torch.func import functional_call
 
 from hires.interfaces import ConfigError
+
+log = logging.getLogger(__name__)
 
 Size = tuple[int, int]
 
@@ -32,8 +35,12 @@ def try_forward(network: nn.Module, trial: Trial, *, channels: int, name: str) -
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             functional_call(network, state, (images,))
+    except NotImplementedError as error:
+        log.info("%s: shapes cannot be tried before the first step (%s)", name, str(error).splitlines()[0])
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
-        raise ConfigError(_explained(trial, name, error)) from error
+        if "meta" not in str(error):  # tensors that are no parameters and no buffers stay where they are
+            raise ConfigError(_explained(trial, name, error)) from error
+        log.info("%s: shapes cannot be tried before the first step (%s)", name, str(error).splitlines()[0])
     finally:
         for module, mode in modes.items():
             module.training = mode
@@ -46,5 +53,5 @@ def _explained(trial: Trial, name: str, error: Exception) -> str:
             f"model.norm: BatchNorm has a single value per channel in a micro-batch of {trial.samples} at "
             f"{trial.key}={list(trial.size)}; set model.norm=group, or a larger micro_batch_size"
         )
-    fix = "choose another image_size" if trial.training else "set evaluation.window=null, which is image_size"
+    fix = "choose another image_size" if trial.training else "leave evaluation.window at null: image_size"
     return f"{trial.key}: {name} cannot take images of {list(trial.size)} pixels ({reason}); {fix}"

@@ -19,13 +19,32 @@ def blend(size: tuple[int, int], predictions: Iterable[tuple[View, Tensor]]) -> 
     (Isensee et al. 2021): a standard deviation of an eighth of the window.
     """
     rows = _Rows(size[1])
-    for view, prediction in predictions:
+    for view, prediction, following in unflipped(predictions):
+        needed = following.window.y if following else size[0]  # no later view reaches above this row
         down, across = (weights(view, axis, size[axis], prediction) for axis in (0, 1))
         for window, values in native(view, prediction):
-            yield from rows.finished(window.y)
+            yield from rows.finished(min(window.y, needed))
             first = window.y - view.window.y
             rows.add(window, values, down[first : first + window.height, None] * across)
-    yield from rows.finished(size[0])
+        yield from rows.finished(needed)
+
+
+def unflipped(predictions: Iterable[tuple[View, Tensor]]) -> Iterator[tuple[View, Tensor, View | None]]:
+    """Each view with its prediction and the view that follows.
+
+    Consecutive views that differ in their flips only become one: the mean of their predictions, turned back.
+    """
+    stream = iter(predictions)
+    current = next(stream, None)
+    while current is not None:
+        view, total, count = current[0]._replace(flip=()), _turned_back(*current), 1
+        while (current := next(stream, None)) is not None and current[0]._replace(flip=()) == view:
+            total, count = total + _turned_back(*current), count + 1
+        yield view, total if count == 1 else total / count, current[0] if current else None
+
+
+def _turned_back(view: View, prediction: Tensor) -> Tensor:
+    return prediction.flip(view.flip) if view.flip else prediction
 
 
 class _Rows:
@@ -73,13 +92,13 @@ def gaussian(length: int, like: Tensor) -> Tensor:
 
 
 def native(view: View, prediction: Tensor) -> Iterator[tuple[Window, Tensor]]:
-    """A view's prediction (K, h, w) without its padding and flips, at native resolution, in bands of rows.
+    """An unflipped view's prediction (K, h, w) without its padding, at native resolution, in bands of rows.
 
     A view at native resolution is one band. Others are scaled bilinearly (pixel centres aligned at the
     corners of the area, as `F.interpolate(align_corners=False)` does), one band at a time.
     """
     window = view.window
-    values = prediction.flip(view.flip)[:, : view.height, : view.width].float()
+    values = prediction[:, : view.height, : view.width].float()
     if (view.height, view.width) == (window.height, window.width):
         yield window, values
         return

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from hires.data.focus import class_pixels
 from hires.data.settings import SegmentationSource
 from hires.evaluation.segmentation import LabelRows, MultilabelEvaluator, SegmentationEvaluator
-from hires.interfaces import Batch, DataLimits, Target, View
+from hires.interfaces import Batch, ConfigError, DataLimits, Target, View
 from hires.losses.segmentation import LossSettings, SegmentationLoss, upsample
 from hires.ops.blend import blend
 from hires.settings import Settings
@@ -30,8 +30,13 @@ class SegmentationSettings(Settings):
 
         `source` is the training data; all its masks are read if the loss weighs classes by their pixels.
         Without it, as in evaluation, such weights are all 1. Raises ConfigError for a number of classes that
-        masks cannot hold.
+        masks cannot hold, and where data and task disagree on what a mask is.
         """
+        if source is not None and source.multilabel != self.multilabel:
+            raise ConfigError(
+                f"task.multilabel: got {self.multilabel}, but data.multilabel is {source.multilabel}; "
+                "set both by model.multilabel"
+            )
         pixels = None if source is None else lambda: class_pixels(source).tolist()
         loss = self.loss.build(num_classes, multilabel=self.multilabel, pixels=pixels)
         return SegmentationTask(network=network, loss=loss)

@@ -11,8 +11,12 @@ import pytest
 from image_files import noise, save
 from PIL import Image, ImageOps
 
-from hires.data.images import image_size, read_image, read_mask, to_channels
+from hires.data.images import image_size, mask_bands, read_image, to_channels
 from hires.interfaces import DataError
+
+
+def read_mask(path):
+    return np.concatenate(list(mask_bands(path, 1024)))
 
 
 @pytest.mark.parametrize("kind", ["png", "tif", "bmp", "webp"])

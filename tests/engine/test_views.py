@@ -64,6 +64,30 @@ def test_augmented_views_come_back_to_their_place(size, tta):
     assert difference.max() < (1e-3 if exact else 1 + 2 * steepest)
 
 
+@pytest.mark.parametrize(
+    ("size", "views"),
+    [
+        ((600, 400), Views("resize", (64, 64), tta=("hflip",))),
+        ((1400, 900), Views("window", (256, 256), tta=(0.5, "vflip"))),
+        ((600, 600), Views("window", (512, 512), tta=(1.5, 0.75))),
+        ((300, 1300), Views("window", (512, 512), 0.0, tta=(0.3,))),
+    ],
+)
+def test_views_larger_than_a_band_of_rows(size, views):
+    image = np.full((*size, 3), 77, np.uint8)
+    result = stitched(image, views, lambda x: x)
+    assert result.shape == (3, *size)
+    torch.testing.assert_close(result, torch.full_like(result, 77), rtol=1e-4, atol=1e-3)
+
+
+def test_flips_of_a_resized_image_are_held_once():
+    """Of a whole image that is shown twice, bands still leave one by one."""
+    image = np.full((1000, 50, 3), 77, np.uint8)
+    shown = show(image, Views("resize", (64, 64), tta=("hflip",)))
+    rows = [part.shape[1] for _, part in blend((1000, 50), ((view, x.float()) for view, x in shown))]
+    assert max(rows) <= 256
+
+
 def test_flips_are_flipped_with_their_padding():
     image = picture(40, 50)
     shown = list(show(image, Views("window", (64, 64), 0.25, tta=("hflip", "vflip"))))

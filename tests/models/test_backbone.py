@@ -50,8 +50,7 @@ def test_stages_name_every_module_with_parameters_once(name):
 
 
 def test_frozen_stages_do_not_train_and_keep_their_statistics():
-    backbone = make("test_resnet", freeze=["stem", "stage2"])
-    backbone.train()
+    backbone = make("test_resnet", freeze=["stem", "stage2"])  # in training mode, as modules are when made
     before = {name: value.clone() for name, value in backbone.state_dict().items()}
     sum(f.mean() for f in backbone(torch.rand(2, 3, 64, 64))).backward()
     frozen = [n for stage in ("stem", "stage2") for n in backbone.stages()[stage]]
@@ -136,3 +135,15 @@ def test_model_without_the_strides_is_refused():
     """A model whose maps begin at stride 16 has nothing fine enough."""
     with pytest.raises(ConfigError, match="strides"):
         make("levit_128s")
+
+
+def test_model_whose_stages_cannot_be_told():
+    with pytest.raises(ConfigError, match="backbone.name: the stages of twins_svt_small cannot be told"):
+        make("twins_svt_small", freeze=["stem"])
+
+
+def test_what_is_no_failed_download_is_not_called_one(monkeypatch):
+    create = timm.create_model
+    monkeypatch.setattr("timm.create_model", lambda *args, pretrained, **more: create(*args, **more))
+    with pytest.raises(ConfigError, match=r"^backbone.name: convmixer_768_32 cannot be built"):
+        BackboneSettings(name="convmixer_768_32", pretrained=True).build()

@@ -80,14 +80,12 @@ def samples(count):
 def test_trains_a_step_and_evaluates_any_size(network, backbone):
     task = make_task(network, backbone)
     before = [parameter.detach().clone() for parameter in task.parameters()]
-    optimizer = torch.optim.SGD(task.parameters(), lr=0.1)
-    losses = train_step(task, list(samples(1)), optimizer=optimizer, micro_batch_size=1)
+    optimizer = torch.optim.SGD(task.parameters(), lr=0.01)
+    for _ in range(2):  # the last norm of a residual block may begin at zero: what is before it waits a step
+        losses = train_step(task, list(samples(1)), optimizer=optimizer, micro_batch_size=1)
     assert all(np.isfinite(float(value)) for value in losses.values())
     moved = [not torch.equal(a, b) for a, b in zip(before, task.parameters(), strict=True)]
-    # the last norm of a residual block may begin at zero, so that what is before it waits for the second step
-    assert moved[0]
-    assert moved[-1]
-    assert np.mean(moved) > 0.2
+    assert np.mean(moved) > 0.9
     source = Source()
     evaluator = SegmentationSettings().evaluator(source.classes)
     evaluate(task, source, evaluator, Views("window", SIZE))
@@ -109,7 +107,11 @@ def test_stages_hold_every_parameter_once(backbone):
 
 @pytest.mark.parametrize(
     ("backbone", "reason"),
-    [("levit_128s", "strides"), ("vit_tiny_patch99", "timm has no model"), ("dla34", "cannot be built")],
+    [
+        ("levit_128s", "strides"),
+        ("vit_tiny_patch99", "timm has no model"),
+        ("convmixer_768_32", "cannot be built"),
+    ],
 )
 def test_what_cannot_be_is_refused(backbone, reason):
     with pytest.raises(ConfigError, match=reason):
@@ -149,7 +151,7 @@ def test_models_made_for_one_size_take_other_windows_or_say_so(backbone):
         assert built(torch.rand(1, 3, 96, 160)).shape[:2] == (1, CLASSES)
 
 
-def test_patches_of_14_pixels_become_16(caplog):
+def test_patches_of_14_pixels_become_16():
     backbone = BackboneSettings(name="vit_small_patch14_dinov2", pretrained=False).build(SIZE)
     assert backbone.strides == (4, 8, 16, 32)
     assert backbone.eval()(torch.rand(1, 3, *SIZE))[2].shape[-2:] == (4, 4)

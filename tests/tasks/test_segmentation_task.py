@@ -136,13 +136,23 @@ class Masks:
         return np.array(rows[index], np.uint8)
 
 
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_classes_are_weighed_by_the_pixels_of_the_training_data(multilabel):
-    pixels = [5, 2, 1] if multilabel else [4, 2, 1]
-    settings = SegmentationSettings(LossSettings(class_weights="balanced"), multilabel)
-    weights = settings.build(OnePixelNetwork(), 3, Masks(multilabel)).loss.class_weights
+def test_classes_are_weighed_by_the_pixels_of_the_training_data():
+    pixels = [4, 2, 1]
+    settings = SegmentationSettings(LossSettings(class_weights="balanced"))
+    weights = settings.build(OnePixelNetwork(), 3, Masks(False)).loss.class_weights
     torch.testing.assert_close(weights, torch.tensor([sum(pixels) / (3 * n) for n in pixels]))
     assert settings.build(OnePixelNetwork(), 3).loss.class_weights.tolist() == [1, 1, 1]
+
+
+def test_several_labels_are_not_weighed_by_their_pixels():
+    with pytest.raises(ConfigError, match=r"^task.loss.class_weights: got balanced.*a list of numbers"):
+        SegmentationSettings(LossSettings(class_weights="balanced"), True).build(OnePixelNetwork(), 3, Masks(True))
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_data_and_task_agree_on_what_a_mask_is(multilabel):
+    with pytest.raises(ConfigError, match=r"^task.multilabel: .* set both by model.multilabel"):
+        SegmentationSettings(multilabel=multilabel).build(OnePixelNetwork(), 3, Masks(not multilabel))
 
 
 def test_weights_of_the_loss_are_not_part_of_a_checkpoint():
