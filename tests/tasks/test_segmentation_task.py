@@ -110,6 +110,9 @@ def test_examples_of_several_labels_are_valid_masks(classes):
 @pytest.mark.parametrize(("classes", "multilabel"), [(1, False), (8, True)])
 def test_classes_that_masks_cannot_hold_are_refused(classes, multilabel):
     class Unread:
+        def __init__(self):
+            self.multilabel = multilabel
+
         def __len__(self):
             pytest.fail("the masks need not be read for this")
 
