@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,11 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     try:
         with display:
             trainer.fit(batches)
+    except KeyboardInterrupt:
+        log.info(
+            "Interrupted at step %d; resume=%s goes on from the last checkpoint", trainer.progress.step, run_dir
+        )
+        raise
     finally:
         trainer.reporter.journal.close()
     show_metrics(console, trainer.progress.metrics)
@@ -115,7 +121,9 @@ def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int)
     settings, metric = recipe.trainer, recipe.evaluation.metric
     known = recipe.task.evaluator(classes).compute()
     if metric not in known:
-        raise ConfigError(f"evaluation.metric: got {metric}, allowed: {', '.join(known)}")
+        near = get_close_matches(metric, known, n=1, cutoff=0.4)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"evaluation.metric: got {metric}{hint} allowed: {', '.join(known)}")
     return Routine(
         max_steps=settings.steps(steps_per_epoch),
         log_every=settings.log_every,
@@ -142,7 +150,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     run_dir = runs.existing_run(cfg.run)
     recipe = read_recipe(runs.with_given(runs.load_config(run_dir), cfg))
     if not recipe.data.has_split(cfg.split):
-        raise ConfigError(f"split: got {cfg.split}, but the run's data.splits names no images for it")
+        named = ", ".join(split for split in ("train", "val", "test") if recipe.data.has_split(split))
+        raise ConfigError(f"split: got {cfg.split}, but the run's data.splits names images for {named} only")
     source = recipe.data.source(cfg.split)
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
     state = read(checkpoint)
@@ -154,7 +163,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         metrics = make_evaluation(recipe, source, fabric, display.evaluating)(task)
     show_metrics(console, metrics)
     folder = run_dir / "evaluate" / f"{cfg.split}-{checkpoint.stem}"
-    outcome = result("evaluate", run_dir, metrics)
+    outcome = {**result("evaluate", run_dir, metrics), "evaluation": asdict(recipe.evaluation)}
     write_json(folder / "result.json", outcome)
     write_text(folder / "classes.csv", class_table(metrics))
     log.info("Done: %s", folder)

@@ -11,3 +11,7 @@ class ConfigError(HiresError):
 
 class DataError(HiresError):
     """A file that cannot be used as it is (exit code 1)."""
+
+
+class TrainingError(HiresError):
+    """The training itself went wrong (exit code 1)."""

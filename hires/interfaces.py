@@ -11,6 +11,7 @@ from torch import Tensor
 from hires.errors import ConfigError as ConfigError
 from hires.errors import DataError as DataError
 from hires.errors import HiresError as HiresError
+from hires.errors import TrainingError as TrainingError
 
 IGNORE = 255
 """The mask value that no loss and no metric counts: padding, unlabelled pixels."""

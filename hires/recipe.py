@@ -27,7 +27,7 @@ class TopLevel(Settings):
     image_size: Count | tuple[Count, Count]
     batch_size: Count
     micro_batch_size: Count | None
-    seed: Annotated[int, Bounds(0)]
+    seed: Annotated[int, Bounds(0, 2**63 - 1)]
     init_from: str | None
 
 

@@ -1,6 +1,7 @@
 """Run directories: where they lie, what they keep of their configuration, how a run is found again."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -25,11 +26,22 @@ def new_run_dir(given: str | None) -> Path:
     """
     if given is None:
         return _exclusive(_default_run_dir())
+    if not given.strip():
+        raise ConfigError("run_dir: got an empty text, allowed: a folder, or null for one with a name of its own")
     run_dir = Path(given).expanduser()
     if (run_dir / CONFIG).exists():
         raise ConfigError(f"run_dir: {run_dir} holds a run already; use resume={given}, or another directory")
-    run_dir.mkdir(parents=True, exist_ok=True)
+    _check_writable(run_dir)
     return run_dir
+
+
+def _check_writable(run_dir: Path) -> None:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=run_dir):
+            pass
+    except OSError as error:
+        raise ConfigError(f"run_dir: {run_dir} cannot be written to ({error.strerror}); choose another") from error
 
 
 def _default_run_dir() -> Path:
@@ -136,6 +148,7 @@ _MAY_CHANGE = (
     "optimizer.weight_decay",
     "micro_batch_size",
     "data_dir",
+    "data.root",
     "data.workers",
     "data.cache_",
 )

@@ -1,5 +1,6 @@
 """Settings: frozen dataclasses that check the type and bounds of every field when they are made."""
 
+import math
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -98,6 +99,8 @@ def _checked_tuple(value: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _checked_scalar(value: Any, kind: type) -> Any:
     if kind is float and type(value) is int:
         return float(value)
+    if kind is float and type(value) is float and not math.isfinite(value):
+        raise ValueError
     if kind in (int, float, str, bool):
         if type(value) is not kind:
             raise ValueError

@@ -74,7 +74,8 @@ class Learner:
 def make_learner(recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed: bool) -> Learner:
     """A learner before its first step; a resumed one still lacks the state of its checkpoint."""
     seed_everything(recipe.top.seed)
-    task = make_task(recipe, source.classes, training=source, load_pretrained=not resumed)
+    fresh = not resumed and not recipe.top.init_from
+    task = make_task(recipe, source.classes, training=source, load_pretrained=fresh)
     if recipe.top.init_from and not resumed:
         load_matching(task, weights(read(weights_path(recipe.top.init_from))), recipe.top.init_from)
     move(task, recipe, fabric)

@@ -52,8 +52,9 @@ class TrainingDataset(Dataset[Sample], ABC):
         # padded before augmentation, which then always sees the full size
         arrays = {"image": pad_to(image, *self.image_size), "mask": pad_to(mask, *self.image_size, IGNORE)}
         arrays = self.augment(arrays, self.words(_AUGMENT, epoch, index))
-        image = np.ascontiguousarray(arrays["image"].transpose(2, 0, 1))
-        mask = np.ascontiguousarray(arrays["mask"])
+        # what comes from a memory map may be read-only, which tensors cannot be
+        image = np.require(arrays["image"].transpose(2, 0, 1), requirements=["C", "W"])
+        mask = np.require(arrays["mask"], requirements=["C", "W"])
         return Sample(torch.from_numpy(image), {"mask": torch.from_numpy(mask)}, name)
 
     def words(self, stream: int, epoch: int, index: int) -> list[int]:

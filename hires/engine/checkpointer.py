@@ -37,8 +37,15 @@ class Checkpointer:
         state: dict[str, Any] = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"format": FORMAT, "random": random_state()}
         for name in names:
-            with whole_file(self.folder / f"{name}.pt") as file:
-                torch.save(state, file)
+            path = self.folder / f"{name}.pt"
+            try:
+                with whole_file(path) as file:
+                    torch.save(state, file)
+            except (OSError, RuntimeError) as error:  # torch's writer hides what the system said
+                reason = getattr(error, "strerror", None) or "the disk may be full"
+                raise DataError(
+                    f"{path}: cannot be written ({reason}); what was there before is unchanged"
+                ) from error
 
     def load(self, path: Path) -> None:
         """Restores every part and the random states. Raises DataError for a file that is not such a checkpoint."""

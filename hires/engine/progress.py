@@ -42,6 +42,7 @@ class Progress:
         self.best: float | None = None
         self.best_step = 0
         self.stale = 0  # evaluations since the best
+        self.evaluated_step = 0  # of the last evaluation
         self.metrics: dict[str, float] = {}  # of the last evaluation
         self.losses = RunningMean()
 

@@ -1,7 +1,8 @@
 """The training loop, the same for every task."""
 
 import logging
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from hires.engine.checkpointer import Checkpointer
 from hires.engine.progress import Progress, Stopwatch
 from hires.engine.reporter import Reporter
-from hires.interfaces import Sample
+from hires.interfaces import Sample, TrainingError
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class Routine:
         return step == self.max_steps or step % self.log_every == 0
 
     def saves(self, step: int) -> bool:
-        return step == self.max_steps or step % self.checkpoint_every == 0
+        return self.evaluates(step) or step % self.checkpoint_every == 0
 
 
 class Trainer:
@@ -59,6 +60,7 @@ class Trainer:
 
     def fit(self, batches: Iterable[list[Sample]]) -> None:
         """Trains on the batches, one optimizer step each, until they end or nothing improves any more."""
+        self._evaluate()  # what a stopped run was in the middle of
         self.stopwatch.start()
         for samples in self.stopwatch.waiting(batches):
             if self.exhausted:
@@ -79,16 +81,28 @@ class Trainer:
         if self.routine.logs(step):
             losses = self.progress.losses.take()
             self.reporter.trained(step, losses, self.stopwatch.read(), batch_size)
-        if self.routine.evaluates(step):
+            _check_finite(losses, step)
+        if self.routine.saves(step):
+            self.checkpointer.save("last")  # before an evaluation, which may take long
             self._evaluate()
-        elif self.routine.saves(step):
-            self.checkpointer.save("last")
             self.stopwatch.start()
 
     def _evaluate(self) -> None:
+        """Evaluates and saves, if the routine wants it at this step and it is not done."""
+        if not self.routine.evaluates(self.progress.step) or self.progress.evaluated_step == self.progress.step:
+            return
         metrics = self.progress.metrics = self.evaluate()
+        self.progress.evaluated_step = self.progress.step
         better = bool(metrics) and self.progress.judge(metrics[self.routine.metric])
         if metrics:
             self.reporter.evaluated(self.progress.step, metrics, self.routine.metric)
         self.checkpointer.save("last", *(["best"] if better else []))
-        self.stopwatch.start()
+
+
+def _check_finite(losses: Mapping[str, float], step: int) -> None:
+    wrong = [f"{name} is {value}" for name, value in losses.items() if not math.isfinite(value)]
+    if wrong:
+        raise TrainingError(
+            f"step {step}: the training diverged ({', '.join(wrong)}); lower optimizer.lr, raise "
+            "scheduler.warmup_steps, or set trainer.clip_grad_norm"
+        )

@@ -35,8 +35,9 @@ def show(image: np.ndarray, views: Views) -> Iterator[tuple[View, Tensor]]:
     for view in sorted(_unflipped(image.shape[:2], views), key=lambda view: view.window):
         window = view.window
         crop = image[window.y : window.y + window.height, window.x : window.x + window.width]
-        pixels = pad_to(np.ascontiguousarray(resize_image(crop, (view.height, view.width))), *views.size)
-        tensor = torch.from_numpy(pixels).permute(2, 0, 1)
+        pixels = pad_to(resize_image(crop, (view.height, view.width)), *views.size)
+        # a crop of a memory map may be read-only, which tensors cannot be
+        tensor = torch.from_numpy(np.require(pixels, requirements=["C", "W"])).permute(2, 0, 1)
         for flip in flips:
             yield view._replace(flip=flip), tensor.flip(flip) if flip else tensor
 

@@ -7,7 +7,13 @@ import timm
 
 from hires.models.mix_transformer import NAMES as MIX_TRANSFORMERS
 from hires.models.mix_transformer import MixTransformer
-from hires.models.pretrained import say_licence, unknown_name, why_not_built, with_weights_of_file
+from hires.models.pretrained import (
+    announce_download,
+    say_licence,
+    unknown_name,
+    why_not_built,
+    with_weights_of_file,
+)
 from hires.models.pyramid import PATCHES
 
 log = logging.getLogger(__name__)
@@ -46,6 +52,8 @@ def create(
 
     if weights:
         return with_weights_of_file(name, weights, make)
+    if download:
+        announce_download(name)
     net = make()
     if download:
         say_licence(name, net.model.pretrained_cfg)

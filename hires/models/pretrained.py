@@ -58,6 +58,12 @@ def unknown_name(name: str) -> ConfigError:
     return ConfigError(f"backbone.name: timm has no model {name!r}{hint}")
 
 
+def announce_download(name: str) -> None:
+    """Logs that weights are fetched; the hub's own lines about each of its retries would bury what counts."""
+    log.info("Pretrained weights of %s: from the hub's cache, or downloaded now", name)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+
+
 def say_licence(name: str, config: dict[str, Any]) -> None:
     """Logs the licence of pretrained weights; warns where it forbids commercial use."""
     licence = config.get("license") or "not stated"

@@ -140,7 +140,7 @@ def test_resume_of_a_finished_run_changes_nothing(train, hires, tmp_path):
     [
         ("optimizer.lrr=1", "optimizer.lrr"),
         ("backbone=resnet50", "backbone.name"),
-        ("data.root=elsewhere", "data.root"),
+        ("data.channels=1", "data.channels"),
         ("model.norm=group", "model.norm"),
         ("seed=3", "seed"),
         ("nothing=1", "nothing"),
