@@ -119,7 +119,8 @@ def test_a_users_own_experiment(hires: Hires, calls: Calls, tmp_path: Path) -> N
     assert "Mine." in out
     assert "\n  batch_size=3\n" in out
     near = wrong(hires("train", "experiment=owm", "--config-dir", "mine"))
-    assert near == "experiment: got owm; did you mean experiment=own? allowed: demo, hrf_vessels, own"
+    assert near.startswith("experiment: got owm; did you mean experiment=own? allowed: ")
+    assert near.endswith(", own")
 
 
 def test_a_mistyped_key_of_an_experiment_file(hires: Hires, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
 from hires.data.mask_folder import MaskFolder
 
@@ -44,6 +45,19 @@ def test_classes_by_folder_and_the_masks_that_lack_theirs(tmp_path, caplog):
         found = set(np.unique(source.mask(index))) - {0}
         name = source.name(index).split("/")[0].removeprefix("MT_")
         assert found <= ({DEFECTS.index(name) + 1} if name in DEFECTS else set())
+
+
+def test_the_experiment_keeps_exposures_of_a_tile_together(tmp_path):
+    """exp3_num_85897 and exp5_num_86031 show one tile (seen by eye)."""
+    own = OmegaConf.load(Path(__file__).parents[2] / "configs/experiment/magnetic_tile.yaml").data
+    homes = {}
+    for fold in range(own.folds):
+        source = settings(tmp_path, fold=fold, folds=own.folds, groups=own.groups).source("val")
+        names = [source.name(index) for index in range(len(source))]
+        assert {name.split("/")[0] for name in names} >= {f"MT_{defect}" for defect in DEFECTS}
+        homes |= {Path(name).stem: fold for name in names}
+    assert len(homes) == 120
+    assert homes["exp3_num_85897"] == homes["exp5_num_86031"]
 
 
 def test_folds_hold_every_class(tmp_path):
