@@ -73,8 +73,8 @@ class ClassIndex:
             share, held = pixels[index] / max(1, counted), np.count_nonzero(self.counts[:, index])
             mark = ", in focus" if index in self.focus else ""
             log.info("class %s: %.4f%% of the pixels, in %d image(s)%s", name, 100 * share, held, mark)
-        if not pixels.any():
-            raise DataError("no training pixel belongs to a class; check data.classes and data.ignore_values")
+        if not counted:
+            raise DataError("every training pixel is ignored; check data.classes and data.ignore_values")
         if not self:
             log.info("no image holds a class in focus: all windows are placed at random")
 

@@ -8,7 +8,7 @@ import pytest
 
 from hires.data import focus
 from hires.data.focus import ClassIndex
-from hires.interfaces import IGNORE, ConfigError
+from hires.interfaces import IGNORE, ConfigError, DataError
 
 
 @dataclass
@@ -84,9 +84,13 @@ def test_unknown_classes_are_refused_with_the_nearest(masks):
 def test_no_rare_class_anywhere(caplog):
     with caplog.at_level(logging.INFO):
         assert not ClassIndex(Masks([np.zeros((5, 5), np.uint8)]))
-        assert not ClassIndex(Masks([np.full((5, 5), IGNORE, np.uint8)]))
         assert not ClassIndex(Masks([np.zeros((5, 5), np.uint8)], classes=("ground",)))
     assert "no image holds a class in focus" in caplog.text
+
+
+def test_nothing_to_learn_from_is_an_error():
+    with pytest.raises(DataError, match="every training pixel is ignored"):
+        ClassIndex(Masks([np.full((5, 5), IGNORE, np.uint8)]))
 
 
 def test_one_line_per_class(masks, caplog):
