@@ -122,7 +122,7 @@ def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int)
     known = recipe.task.evaluator(classes).compute()
     if metric not in known:
         near = get_close_matches(metric, known, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = f"; did you mean {near[0]}?" if near else ","
         raise ConfigError(f"evaluation.metric: got {metric}{hint} allowed: {', '.join(known)}")
     return Routine(
         max_steps=settings.steps(steps_per_epoch),
