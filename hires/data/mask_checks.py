@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hires.data.cache import NoCache
+from hires.data.class_table import ClassTable
 from hires.data.class_values import colour_text
 from hires.data.colours import palette_header, used_colours
 from hires.data.pairs import some
@@ -37,6 +38,13 @@ def warn_of_palettes(root: Path, masks: Iterable[str], cache: NoCache) -> None:
                     *(root, index, colour_text(first), where, colour_text(colour), path),
                 )
                 return
+
+
+def warn_of_folders(root: Path, table: ClassTable, masks: Sequence[str]) -> None:
+    """Warns of folders that the class table names and no mask lies below: probably a mistyped name."""
+    absent = table.folders - {table.folder_of(mask) for mask in masks}
+    if absent:
+        log.warning("%s: no mask lies below %s, which data.classes names", root, ", ".join(sorted(absent)))
 
 
 def warn_of_empty(root: Path, empty: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from hires.data.class_table import ClassTable
 from hires.data.class_values import Given
 from hires.data.folds import Folds, check_folds, check_groups
-from hires.data.mask_checks import warn_of_palettes
+from hires.data.mask_checks import warn_of_folders, warn_of_palettes
 from hires.data.mask_source import MaskSource as MaskSource
 from hires.data.pairs import find_pairs
 from hires.data.settings import DataSettings
@@ -74,7 +74,9 @@ class MaskFolder(DataSettings):
                 f"{root}: split {split!r} has no image ({counts}); change data.splits, or set "
                 f"data.splits.{split}=null"
             )
-        source = MaskSource(root, splits[split], self.table(), self.channels, self.cache())
+        table = self.table()
+        warn_of_folders(root, table, [pair.mask for pair in pairs])
+        source = MaskSource(root, splits[split], table, self.channels, self.cache())
         if not source.table.is_colour:  # of all splits: they may have been exported one by one
             warn_of_palettes(root, (pair.mask for pair in pairs), self.cache())
         source.report()

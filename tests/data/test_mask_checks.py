@@ -57,3 +57,8 @@ def test_broken_files_are_told_when_they_are_read(warnings, folder, settings):
     assert not warnings((RED, GREEN), (RED, GREEN))
     (folder / "masks" / "0.png").write_bytes(b"")
     assert len(settings().source("train")) == 2
+
+
+def test_a_mistyped_folder_is_told(warnings):
+    told = warnings(None, classes={"a": 0, "b": "nofolder/1"}, unlisted="ignore")
+    assert [line for line in told if "no mask lies below nofolder, which data.classes names" in line]
