@@ -22,6 +22,7 @@ slow: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python tools/bench/train_step.py
+	$(BIN)/python tools/bench/detection_step.py
 	$(BIN)/python tools/bench/loader.py
 
 .venv/installed: pyproject.toml

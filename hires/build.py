@@ -118,7 +118,7 @@ def make_plan(recipe: Recipe) -> MemoryPlan:
 
 def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int) -> Routine:
     """What happens at which step of a training. Raises ConfigError for a metric that no evaluation gives."""
-    settings, metric = recipe.trainer, recipe.evaluation.metric
+    settings, metric = recipe.trainer, recipe.evaluation.metric or recipe.task.metric
     known = recipe.task.evaluator(classes).compute()
     if metric not in known:
         near = get_close_matches(metric, known, n=1, cutoff=0.4)

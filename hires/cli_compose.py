@@ -86,10 +86,10 @@ class Request:
         return [(d.config_path, d.package or "") for d in result.defaults if d.config_path]
 
     def groups(self) -> dict[str, list[str]]:
-        """Group: options. Files named `base` are parts of others, not options."""
+        """Group: options. Files named `base` or `base_...` are parts of others, not options."""
         folders = [path for root in self.folders if root.is_dir() for path in sorted(root.iterdir())]
         return {
-            name: sorted({f.stem for p in folders if p.name == name for f in p.glob("*.yaml") if f.stem != "base"})
+            name: sorted({f.stem for p in folders if p.name == name for f in p.glob("*.yaml") if not _is_part(f)})
             for name in sorted({p.name for p in folders if p.is_dir()})
         }
 
@@ -117,3 +117,7 @@ def parse(command: str, arguments: Sequence[str]) -> Request:
         if folder and not Path(folder).is_dir():
             raise ConfigError(f"{option}: got {folder}, which is not a directory")
     return Request(command, parsed, parser)
+
+
+def _is_part(file: Path) -> bool:
+    return file.stem.partition("_")[0] == "base"

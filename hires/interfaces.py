@@ -69,7 +69,8 @@ class Batch(NamedTuple):
 class DataLimits:
     """The worst that the data can bring: what an example batch must reach."""
 
-    max_objects: int = 0
+    max_objects: int = 0  # in one sample
+    max_shape: tuple[int, int] = (0, 0)  # (height, width) of the largest image, pixels
 
 
 @dataclass(frozen=True)

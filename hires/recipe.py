@@ -55,14 +55,18 @@ class Recipe:
     @property
     def window(self) -> Size:
         """(height, width) that the network sees in evaluation, pixels."""
-        window = self.evaluation.window if self.evaluation.fit == "window" else None
-        return as_size(window or self.top.image_size)
+        return as_size(getattr(self.evaluation, self.window_key) or self.top.image_size)
+
+    @property
+    def window_key(self) -> str:
+        """The key of `evaluation` that says what the network sees."""
+        return "window" if self.evaluation.fit == "window" else "image_size"
 
     def trials(self, training: bool) -> list[Trial]:
         """The forward passes that a training or an evaluation is going to make."""
         batch, evaluation = self.top.batch_size, self.evaluation
         micro = self.top.micro_batch_size or batch
-        last = Trial("evaluation.window", self.window, evaluation.batch_size, training=False)
+        last = Trial(f"evaluation.{self.window_key}", self.window, evaluation.batch_size, training=False)
         counts = sorted({min(micro, batch), batch % micro} - {0}) if training else []
         return [*(Trial("image_size", self.image_size, count, training=True) for count in counts), last]
 

@@ -45,7 +45,7 @@ def make_task(
         raise ConfigError(f"model.num_classes: got {count}, but the data has {len(classes)}: {', '.join(classes)}")
     network = recipe.model.build(settings.build(recipe.image_size), count, pretrained=brings_statistics)
     check_multiple("image_size", recipe.image_size, network.stride)
-    check_multiple("evaluation.window", recipe.window, network.stride)
+    check_multiple(f"evaluation.{recipe.window_key}", recipe.window, network.stride)
     network.check(recipe.trials(training is not None))
     return recipe.task.build(network, count, training)
 
@@ -127,15 +127,30 @@ def make_clip(recipe: Recipe, learner: Learner) -> Callable[[], Any]:
 
 def make_dataset(recipe: Recipe, source: Any) -> TrainingDataset:
     """The training samples of a source: windows, or whole images resized."""
-    size, seed, augment = recipe.image_size, recipe.top.seed, recipe.augmentation
-    if recipe.data.fit == "resize":
-        return ResizeDataset(source, size, augment, seed)
-    return WindowDataset(source, size, recipe.data.window, augment, seed, recipe.data.scale)
+    data = recipe.data
+    settings = (source, recipe.image_size, data.window, recipe.augmentation, recipe.top.seed)
+    if data.fit == "resize":
+        return ResizeDataset(*settings, padding=recipe.task.padding)
+    return WindowDataset(*settings, scale=data.scale, padding=recipe.task.padding, mosaic=data.mosaic)
 
 
 def make_batches(dataset: TrainingDataset, sampler: StepSampler, recipe: Recipe, fabric: Fabric) -> StepLoader:
     """The optimizer batches of a training."""
     return make_loader(dataset, sampler, recipe.data.workers, pin_memory=fabric.device.type == "cuda")
+
+
+def make_views(recipe: Recipe) -> Views:
+    """How an evaluation shows whole images to the network."""
+    settings = recipe.evaluation
+    return Views(
+        fit=settings.fit,
+        size=recipe.window,
+        overlap=settings.overlap,
+        batch_size=settings.batch_size,
+        tta=settings.tta,
+        whole=settings.whole_image,
+        padding=recipe.task.padding,
+    )
 
 
 def make_evaluation(
@@ -147,7 +162,7 @@ def make_evaluation(
         evaluate,
         source=source,
         evaluator=recipe.task.evaluator(source.classes),
-        views=Views(settings.fit, recipe.window, settings.overlap, settings.batch_size, settings.tta),
+        views=make_views(recipe),
         place=Place(fabric.device, recipe.trainer.channels_last),
         autocast=fabric.autocast,
         settle=image_statistics if settings.statistics == "image" else as_it_is,

@@ -239,10 +239,11 @@ def test_what_may_be_changed_or_added(override: str, key: str, value: Any, hires
 
 
 def test_every_option_of_every_group_passes_the_checks(hires: Hires, calls: Calls) -> None:
-    given = ["data.root=x", "data.classes={a: 0}"]
+    given = dict.fromkeys(("coco", "voc", "xyxy", "yolo"), ["data.root=x"])
+    given["mask_folder"] = ["data.root=x", "data.classes={a: 0}"]
     for group, options in parse("train", []).groups().items():
         for option in options if group != "hydra" else ():
-            code, _, err = hires("train", f"{group}={option}", *(given if option == "mask_folder" else ()))
+            code, _, err = hires("train", f"{group}={option}", *given.get(option, ()))
             assert code == 0, err
 
 

@@ -38,7 +38,7 @@ class ClassIndex:
 
     def __init__(self, source: SegmentationSource, focus_classes: Sequence[str] | None = None):
         images, classes = len(source), len(source.classes)
-        _check_names(focus_classes, source.classes)
+        check_names(focus_classes, source.classes)
         most = int(np.clip(_SAMPLES_IN_ALL // (images * classes), 16, _SAMPLES))
         self.counts = np.zeros((images, classes), np.int64)
         samples, counted = [], 0
@@ -79,7 +79,8 @@ class ClassIndex:
             log.info("no image holds a class in focus: all windows are placed at random")
 
 
-def _check_names(wanted: Sequence[str] | None, names: Sequence[str]) -> None:
+def check_names(wanted: Sequence[str] | None, names: Sequence[str]) -> None:
+    """Raises SettingError for classes in focus that the data does not have."""
     for name in wanted or ():
         if name not in names:
             near = get_close_matches(name, names, 1)

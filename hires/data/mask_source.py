@@ -8,39 +8,26 @@ import numpy as np
 
 from hires.data.cache import NoCache
 from hires.data.class_table import ClassTable
-from hires.data.images import image_size, read_image, to_channels
+from hires.data.file_source import FileSource, cropped
 from hires.data.mask_checks import shows, warn_of_empty
+from hires.data.mask_targets import MaskTargets
 from hires.data.pairs import Pair
+from hires.data.settings import WindowSettings
 from hires.interfaces import DataError, Window
 
 
-class MaskSource:
+class MaskSource(FileSource):
     """The pairs of one split. Masks come as (H, W) uint8 class indices, IGNORE where nothing counts.
 
     With `multilabel` they are bit fields. Raises DataError for a mask below two folders of the class table.
     """
 
     def __init__(self, root: Path, pairs: Sequence[Pair], table: ClassTable, channels: int, cache: NoCache):
+        super().__init__(root, [pair.image for pair in pairs], channels, cache)
         self.classes, self.multilabel = table.names, table.multilabel
-        self.root, self.channels = root, channels
-        self.table, self._cache = table, cache
-        # arrays, not lists: worker processes share their pages, and counting references copies none
-        self._images = np.array([pair.image for pair in pairs])
-        self._masks = np.array([pair.mask for pair in pairs])
-        self._folders = np.array([table.folder_of(pair.mask) for pair in pairs])
-        self._sizes = np.zeros((len(pairs), 2), np.int64)
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def name(self, index: int) -> str:
-        return str(self._images[index])
-
-    def size(self, index: int) -> tuple[int, int]:
-        if not self._sizes[index, 0]:
-            self._sizes[index] = image_size(self.root / self.name(index))
-        height, width = self._sizes[index]
-        return int(height), int(width)
+        self.table = table
+        self._masks = np.array([pair.truth for pair in pairs])
+        self._folders = np.array([table.folder_of(pair.truth) for pair in pairs])
 
     def mask(self, index: int) -> np.ndarray:
         """The whole mapped mask without the image; maybe a read-only memory map. Raises DataError."""
@@ -61,12 +48,11 @@ class MaskSource:
         A window is a copy; a whole array may be a read-only memory map. Raises DataError.
         """
         mask = self.mask(index)
-        image = self._cache.load(self.root / self.name(index), read_image)
-        if window is not None:
-            rows = slice(window.y, window.y + window.height)
-            columns = slice(window.x, window.x + window.width)
-            image, mask = np.array(image[rows, columns]), np.array(mask[rows, columns])
-        return to_channels(image, self.channels), {"mask": mask}
+        image = self.pixels(index, window)
+        return image, {"mask": mask if window is None else cropped(mask, window)}
+
+    def targets(self, settings: WindowSettings) -> MaskTargets:
+        return MaskTargets(self, settings)
 
     def report(self) -> None:
         """Warns of masks that are probably not meant so; broken ones raise when they are read, not here."""

@@ -1,10 +1,10 @@
-"""Finds image and mask files by globs and pairs those whose wildcards matched the same text."""
+"""Finds images and the files of their truth by globs, and pairs those whose wildcards matched the same text."""
 
 import glob
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,39 +14,67 @@ log = logging.getLogger(__name__)
 
 _WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]")
 _SHOWN = 5  # names in an error message
+IMAGE_ENDINGS = frozenset(
+    (
+        *(".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".pbm", ".pgm"),
+        *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+    )
+)
 
 
 class Pair(NamedTuple):
-    """An image and its mask, as paths relative to the root, and the key that both share."""
+    """An image and its mask or annotations, as paths relative to the root, and the key that both share."""
 
     key: str
     image: str
-    mask: str
+    truth: str  # "" where an image may have none
 
 
 def find_pairs(root: Path, images: str, masks: str) -> list[Pair]:
-    """Pairs in order of their image paths. Raises DataError for what cannot be paired."""
-    image_keys, mask_keys = find(root, images, "images"), find(root, masks, "masks")
-    lonely = [path for key, path in image_keys.items() if key not in mask_keys]
-    if lonely:
+    """Images and masks in order of the images' paths. Raises DataError for what cannot be paired."""
+    return joined(root, find(root, images, "images"), find(root, masks, "masks"), "mask", masks)
+
+
+def joined(
+    root: Path,
+    images: dict[str, str],
+    truths: dict[str, str],
+    what: str,
+    pattern: str,
+    *,
+    may_miss: bool = False,
+    counts: Callable[[str], bool] = bool,
+) -> list[Pair]:
+    """Pairs of the files that `find` gave, in order of the images' paths.
+
+    `what` a file of the truth is called, and `pattern` where they are, is for messages. With `may_miss` an image
+    may have none, else it raises DataError. `counts` says whether a file without image is worth a warning.
+    """
+    lonely = [path for key, path in images.items() if key not in truths]
+    if lonely and not may_miss:
         raise DataError(
-            f"{root}: {len(lonely)} image(s) without mask: {some(lonely)}; masks are looked for "
-            f"as {masks!r}: add the masks, or narrow data.images"
+            f"{root}: {len(lonely)} image(s) without {what}: {some(lonely)}; {what}s are looked for "
+            f"as {pattern!r}: add the {what}s, or narrow data.images"
         )
-    unused = [path for key, path in mask_keys.items() if key not in image_keys]
+    unused = [path for key, path in truths.items() if key not in images and counts(path)]
     if unused:
-        log.warning("%s: %d mask(s) without image are not used: %s", root, len(unused), some(unused))
-    pairs = [Pair(key, path, mask_keys[key]) for key, path in image_keys.items()]
+        log.warning("%s: %d %s(s) without image are not used: %s", root, len(unused), what, some(unused))
+    pairs = [Pair(key, path, truths.get(key, "")) for key, path in images.items()]
     return sorted(pairs, key=lambda pair: pair.image)
 
 
-def find(root: Path, pattern: str, what: str) -> dict[str, str]:
-    """Files below `root` that match, by key. `what` is the setting's name. Raises DataError."""
+def is_image_name(path: str) -> bool:
+    """Whether a file is an image by its ending."""
+    return os.path.splitext(path)[1].lower() in IMAGE_ENDINGS
+
+
+def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bool) -> dict[str, str]:
+    """Accepted files below `root` that match, by key. `what` is the setting's name. Raises DataError."""
     if not root.is_dir():
         problem = "is not a folder" if root.exists() else "no such folder"
         raise DataError(f"{root}: {problem}; point data.root= (or data_dir=) at the data set")
     keyed: dict[str, str] = {}
-    for path in _files(root, pattern):
+    for path in filter(accept, _files(root, pattern)):
         key = key_of(path, pattern)
         if key in keyed:
             raise DataError(

@@ -1,4 +1,4 @@
-"""Settings that every data set reader shares, and what training asks of a source of masks."""
+"""Settings that every data set reader shares, and what training asks of a source."""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,12 +9,20 @@ from typing import Annotated, Literal, Protocol
 import numpy as np
 
 from hires.data.cache import NoCache, open_cache
+from hires.data.targets import Targets
 from hires.interfaces import ImageSource
 from hires.settings import Bounds, SettingError, Settings
 
 
-class SegmentationSource(ImageSource, Protocol):
-    """An ImageSource whose target is `mask`, (H, W) uint8 class indices or IGNORE.
+class TrainingSource(ImageSource, Protocol):
+    """An ImageSource that can be learnt from."""
+
+    def targets(self, settings: "WindowSettings") -> Targets:
+        """What training does with its targets. Raises SettingError for what its kind cannot do."""
+
+
+class SegmentationSource(TrainingSource, Protocol):
+    """A TrainingSource whose target is `mask`, (H, W) uint8 class indices or IGNORE.
 
     With `multilabel` a mask value is a bit field instead: bit c is set where class c is, 0 is no class.
     """
@@ -25,12 +33,34 @@ class SegmentationSource(ImageSource, Protocol):
         """The whole mask without reading the image; maybe a read-only memory map. Raises DataError."""
 
 
+class DetectionSource(TrainingSource, Protocol):
+    """A TrainingSource whose target is the objects that overlap the window (or all of the image).
+
+    `boxes` (N, 4) float32 x1 y1 x2 y2, pixels of the window, reaching beyond it where the object does; `labels`
+    (N,) int64 class indices; `ignored` (N,) bool, of crowds and the like that count neither way; `areas` (N,)
+    float32, the annotated area of the whole object, pixels; `ids` (N,) int64, as in the annotation file;
+    `size` (2,) int64 height and width of the window. With `instance_masks` also `masks`, (N,) of
+    `hires.ops.instances.InstanceMask`.
+    """
+
+    category_ids: tuple[int, ...]  # of the classes, as in the annotation file
+    instance_masks: bool
+
+    def objects(self, index: int) -> dict[str, np.ndarray]:
+        """The target of the whole image, without reading the image. Raises DataError."""
+
+    def image_id(self, index: int) -> int:
+        """As in the annotation file; files that name none count from 1."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WindowSettings(Settings):
     """Which windows training sees."""
 
-    focus: Annotated[float, Bounds(0, 1)] = 0.5  # share of windows placed on a pixel of a rare class
-    focus_classes: tuple[str, ...] | None = None  # default: all but the most frequent class
+    focus: Annotated[float, Bounds(0, 1)] = 0.5  # share of windows placed on a pixel of a rare class, on an object
+    focus_classes: tuple[str, ...] | None = None  # default: all but the most frequent class; of boxes: all
+    min_visibility: Annotated[float, Bounds(0, 1)] = 0.3  # share of a box below which its object is not learnt
+    negatives: Annotated[float, Bounds(0, 1)] | None = None  # share of windows without objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +75,7 @@ class DataSettings(Settings, ABC):
     window: WindowSettings = field(default_factory=WindowSettings)
     windows_per_epoch: Annotated[int, Bounds(1)] | None = None
     scale: tuple[float, float] | None = None  # objects of a window are shown this much larger, at random
+    mosaic: Annotated[float, Bounds(0, 1)] = 0.0  # share of samples made of four windows
     channels: Literal[1, 3] = 3
     workers: Annotated[int, Bounds(0)] = 2  # processes that load data; 0 loads in the main process
     cache_gib: Annotated[float, Bounds(0)] = 4.0  # GiB of decoded images kept on disk; 0 keeps none
@@ -52,6 +83,8 @@ class DataSettings(Settings, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.mosaic > 0 and self.fit == "resize":
+            raise SettingError("mosaic", self.mosaic, "0 with fit=resize, which shows whole images")
         if self.scale is None:
             return
         if self.fit == "resize":

@@ -6,6 +6,7 @@ from typing import Any
 
 from hires.data.folds import Folds, check_group_leaks, fold_keys, group_names, unit_hash
 from hires.data.pairs import Pair, glob_regex, some
+from hires.data.split_lists import keys_of_list
 from hires.interfaces import DataError
 from hires.settings import SettingError
 
@@ -35,6 +36,7 @@ def split_pairs(
     *,
     groups: str | None = None,
     folds: Folds | None = None,
+    skip_missing: bool = False,
 ) -> dict[str, list[Pair]]:
     """Pairs by split, in their order. Raises DataError when an image, or a group, falls into two splits.
 
@@ -42,28 +44,33 @@ def split_pairs(
     on the other files, so images that are added later move none. Only where that gives none, it takes the
     image with the lowest hash. `train` takes the rest if not given. With `folds`, `val` is a fold of what the
     other splits leave. With `groups`, a regular expression, groups of images take the place of images.
+    `skip_missing`: entries of lists that match no image are a warning.
     """
     names = group_names(root, pairs, groups)
     if folds:
         splits = {name: rule for name, rule in splits.items() if name not in ("train", "val")}
-    chosen = _by_rules(root, pairs, splits, names, seed)
+    chosen = _by_rules(root, pairs, splits, names, seed, skip_missing)
     if folds:
         taken = set().union(*chosen.values())
         rest = [pair for pair in pairs if pair.key not in taken]
         chosen = {"val": fold_keys(root, rest, names, folds, seed), **chosen}
     if splits.get("train") is None:
         chosen["train"] = {pair.key for pair in pairs} - set().union(*chosen.values())
-    _check_leaks(root, pairs, chosen)
-    check_group_leaks(root, names, chosen)
+    check_leaks(root, pairs, chosen, names)
     return {name: [pair for pair in pairs if pair.key in keys] for name, keys in chosen.items()}
 
 
 def _by_rules(
-    root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], names: Mapping[str, str], seed: int
+    root: Path,
+    pairs: Sequence[Pair],
+    splits: Mapping[str, Any],
+    names: Mapping[str, str],
+    seed: int,
+    skip_missing: bool,
 ) -> dict[str, set[str]]:
     """Keys by split: those that are named, then the fractions of what they leave."""
     chosen = {
-        name: _listed(root, pairs, rule, name)
+        name: _listed(root, pairs, rule, name, skip_missing)
         for name, rule in splits.items()
         if rule is not None and not _is_fraction(rule)
     }
@@ -90,38 +97,26 @@ def _is_fraction(rule: Any) -> bool:
     return isinstance(rule, float) and 0 < rule < 1
 
 
-def _listed(root: Path, pairs: Sequence[Pair], rule: str | Sequence[str], name: str) -> set[str]:
+def _listed(
+    root: Path, pairs: Sequence[Pair], rule: str | Sequence[str], name: str, skip_missing: bool
+) -> set[str]:
     keys: set[str] = set()
     for text in [rule] if isinstance(rule, str) else rule:
         if text.endswith(".txt"):
-            keys |= _from_list(root, pairs, text, name)
+            keys |= keys_of_list(root, pairs, text, name, skip_missing)
         else:
             regex = glob_regex(text)
             keys |= {pair.key for pair in pairs if regex.fullmatch(pair.image)}
     return keys
 
 
-def _from_list(root: Path, pairs: Sequence[Pair], list_file: str, name: str) -> set[str]:
-    try:
-        lines = (root / list_file).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{root / list_file}: list of split {name!r} cannot be read ({error})") from None
-    by_path = {pair.image: pair.key for pair in pairs}
-    by_stem = {pair.image.rpartition(".")[0]: pair.key for pair in pairs}
-    entries = [line.strip().removeprefix("./") for line in lines if line.strip()]
-    unknown = [entry for entry in entries if entry not in by_path and entry not in by_stem]
-    if unknown:
-        raise DataError(
-            f"{root / list_file}: {len(unknown)} of {len(entries)} entries match no image: {some(unknown)}; "
-            f"write paths relative to {root}, such as {pairs[0].image}"
-        )
-    return {by_path.get(entry) or by_stem[entry] for entry in entries}
-
-
-def _check_leaks(root: Path, pairs: Sequence[Pair], chosen: Mapping[str, set[str]]) -> None:
-    names = list(chosen)
-    for position, first in enumerate(names):
-        for second in names[position + 1 :]:
+def check_leaks(
+    root: Path, pairs: Sequence[Pair], chosen: Mapping[str, set[str]], groups: Mapping[str, str]
+) -> None:
+    """Raises DataError when an image, or a group, is in two splits; `chosen`: keys by split, `groups` by key."""
+    splits = list(chosen)
+    for position, first in enumerate(splits):
+        for second in splits[position + 1 :]:
             shared = chosen[first] & chosen[second]
             same = {first, second} == {"val", "test"} and chosen[first] == chosen[second]
             if shared and not same:
@@ -130,3 +125,4 @@ def _check_leaks(root: Path, pairs: Sequence[Pair], chosen: Mapping[str, set[str
                     f"{root}: leak: {len(images)} image(s) are in both {first!r} and {second!r}: "
                     f"{some(images)}; change data.splits so that no image is in two"
                 )
+    check_group_leaks(root, groups, chosen)

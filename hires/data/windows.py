@@ -8,14 +8,15 @@ import torch
 from torch.utils.data import Dataset
 
 from hires.data.augment import Augment
-from hires.data.focus import ClassIndex
-from hires.data.settings import DataSettings, SegmentationSource, WindowSettings
-from hires.interfaces import IGNORE, ImageSource, Sample, Window
-from hires.ops.padding import pad_to, resize_image, resize_mask, resize_to_fit
-from hires.ops.windows import random_window, window_around
+from hires.data.mosaic import assembled, quadrants
+from hires.data.placement import image_areas
+from hires.data.settings import DataSettings, TrainingSource, WindowSettings
+from hires.data.targets import Arrays
+from hires.interfaces import ImageSource, Sample
+from hires.ops.padding import fitted_size, pad_to, resize_image
+from hires.ops.windows import Size
 
-Size = tuple[int, int]
-_PLACE, _AUGMENT, _ORDER, _SCALE = range(4)  # independent random streams of one sample
+_PLACE, _AUGMENT, _ORDER, _SCALE, _MOSAIC = range(5)  # independent random streams of one sample
 
 
 def windows_in_epoch(source: ImageSource, image_size: Size, settings: DataSettings) -> int:
@@ -27,35 +28,47 @@ def windows_in_epoch(source: ImageSource, image_size: Size, settings: DataSettin
     return math.ceil(int(image_areas(source).sum()) / math.prod(image_size))
 
 
-def image_areas(source: ImageSource) -> np.ndarray:
-    """Pixels of every image, (images,) int64."""
-    return np.array([math.prod(source.size(index)) for index in range(len(source))], np.int64)
-
-
 class TrainingDataset(Dataset[Sample], ABC):
-    """Samples by (epoch, index): uint8 image (C, H, W) and mask (H, W) of exactly `image_size`.
+    """Samples by (epoch, index): uint8 image (C, H, W) of exactly `image_size` and its target.
 
     A sample depends on (seed, epoch, index) and nothing else, whichever process makes it. An index may
-    lie beyond the epoch's count.
+    lie beyond the epoch's count. `padding` fills what an image lacks; None mirrors the image.
     """
 
-    def __init__(self, source: SegmentationSource, image_size: Size, augment: Augment, seed: int):
+    def __init__(
+        self,
+        source: TrainingSource,
+        image_size: Size,
+        settings: WindowSettings,
+        augment: Augment,
+        seed: int,
+        padding: int | None = None,
+    ):
         self.source, self.image_size, self.augment, self.seed = source, image_size, augment, seed
+        self.padding, self.targets = padding, source.targets(settings)
 
     @abstractmethod
-    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, np.ndarray]:
-        """Name, image (H, W, C) and mask (H, W), neither larger than `image_size`."""
+    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, Arrays]:
+        """Name, image (H, W, C) and target, neither larger than `image_size`."""
 
     def __getitem__(self, key: tuple[int, int]) -> Sample:
         epoch, index = key
-        name, image, mask = self.view(epoch, index)
+        name, image, target = self.view(epoch, index)
         # padded before augmentation, which then always sees the full size
-        arrays = {"image": pad_to(image, *self.image_size), "mask": pad_to(mask, *self.image_size, IGNORE)}
-        arrays = self.augment(arrays, self.words(_AUGMENT, epoch, index))
+        image, target = self.padded(image, target, self.image_size)
+        seed = self.words(_AUGMENT, epoch, index)
+        image, target = self.targets.augmented(image, target, self.augment, seed)
         # what comes from a memory map may be read-only, which tensors cannot be
-        image = np.require(arrays["image"].transpose(2, 0, 1), requirements=["C", "W"])
-        mask = np.require(arrays["mask"], requirements=["C", "W"])
-        return Sample(torch.from_numpy(image), {"mask": torch.from_numpy(mask)}, name)
+        image = np.require(image.transpose(2, 0, 1), requirements=["C", "W"])
+        return Sample(torch.from_numpy(image), self.targets.tensors(target, self.image_size), name)
+
+    def padded(self, image: np.ndarray, target: Arrays, size: Size) -> tuple[np.ndarray, Arrays]:
+        return pad_to(image, *size, self.padding), self.targets.padded(target, size)
+
+    def resized(self, image: np.ndarray, target: Arrays, size: Size) -> tuple[np.ndarray, Arrays]:
+        """What a source read, at `size` pixels."""
+        height, width = image.shape[:2]
+        return resize_image(image, size), self.targets.shown(target, (height, width), size)
 
     def words(self, stream: int, epoch: int, index: int) -> list[int]:
         """What seeds one random stream of one sample."""
@@ -63,33 +76,57 @@ class TrainingDataset(Dataset[Sample], ABC):
 
 
 class WindowDataset(TrainingDataset):
-    """Windows at native resolution; a share `settings.focus` of them holds a pixel of a focus class.
+    """Windows at native resolution, placed as `settings` say.
 
-    The other windows fall on an image in proportion to its area, uniformly within it. With `scale` (low, high)
-    a window is `image_size` / s native pixels, shown at `image_size`, s log-uniform between the two.
+    With `scale` (low, high) a window is `image_size` / s native pixels, shown at `image_size`, s log-uniform
+    between the two. A share `mosaic` of the samples is made of four native windows instead.
     """
 
     def __init__(
         self,
-        source: SegmentationSource,
+        source: TrainingSource,
         image_size: Size,
         settings: WindowSettings,
         augment: Augment,
         seed: int,
         scale: tuple[float, float] | None = None,
+        padding: int | None = None,
+        mosaic: float = 0.0,
     ):
-        super().__init__(source, image_size, augment, seed)
-        self.scale = scale
-        self._area_ends = np.cumsum(image_areas(source))
-        self._classes = ClassIndex(source, settings.focus_classes) if settings.focus > 0 else None
-        self._focus = settings.focus if self._classes else 0.0
+        super().__init__(source, image_size, settings, augment, seed, padding)
+        self.scale, self.mosaic, self.place = scale, mosaic, self.targets.placement()
 
-    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, np.ndarray]:
+    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, Arrays]:
+        # a stream of its own, so that the other samples are what they are without mosaics
+        rng = np.random.default_rng(self.words(_MOSAIC, epoch, index))
+        if rng.random() < self.mosaic:
+            return self._mosaic(rng)
         native = self._native_size(epoch, index)
-        image_index, window = self._place(native, np.random.default_rng(self.words(_PLACE, epoch, index)))
+        return self.window(native, np.random.default_rng(self.words(_PLACE, epoch, index)), self.image_size)
+
+    def window(self, native: Size, rng: np.random.Generator, shown: Size) -> tuple[str, np.ndarray, Arrays]:
+        """Name, image and target of a random window of `native` pixels, scaled as the whole of it is to `shown`.
+
+        They are smaller than that where the image is.
+        """
+        image_index, window = self.place(native, rng)
         image, target = self.source.read(image_index, window)
-        image, mask = self._shown(image, target["mask"], native)
-        return self.source.name(image_index), image, mask
+        height, width = (
+            max(1, round(side * limit / whole))
+            for side, limit, whole in zip(image.shape[:2], shown, native, strict=True)
+        )
+        return self.source.name(image_index), *self.resized(image, target, (height, width))
+
+    def _mosaic(self, rng: np.random.Generator) -> tuple[str, np.ndarray, Arrays]:
+        names, images, truths = [], [], []
+        places = quadrants(self.image_size, rng)
+        for _, _, height, width in places:
+            name, image, target = self.window((height, width), rng, (height, width))
+            image, target = self.padded(image, target, (height, width))
+            names.append(name)
+            images.append(image)
+            truths.append(target)
+        return ", ".join(names), *assembled(places, images, truths, self.targets, self.image_size)
 
     def _native_size(self, epoch: int, index: int) -> Size:
         """(height, width) of a window before it is shown at `image_size`; the image may be smaller."""
@@ -101,32 +138,15 @@ class WindowDataset(TrainingDataset):
         height, width = (max(1, round(side / scale)) for side in self.image_size)
         return height, width
 
-    def _place(self, size: Size, rng: np.random.Generator) -> tuple[int, Window]:
-        if self._classes is not None and rng.random() < self._focus:
-            image_index, y, x = self._classes.pick(rng)
-            return image_index, window_around((y, x), self.source.size(image_index), size, rng)
-        pixel = rng.integers(self._area_ends[-1])
-        image_index = int(np.searchsorted(self._area_ends, pixel, side="right"))
-        return image_index, random_window(self.source.size(image_index), size, rng)
-
-    def _shown(self, image: np.ndarray, mask: np.ndarray, native: Size) -> tuple[np.ndarray, np.ndarray]:
-        """What was read of a window of `native` pixels, scaled as the whole window is to `image_size`."""
-        if native == self.image_size:
-            return image, mask
-        height, width = (
-            max(1, round(side * shown / whole))
-            for side, shown, whole in zip(mask.shape, self.image_size, native, strict=True)
-        )
-        return resize_image(image, (height, width)), resize_mask(mask, (height, width))
-
 
 class ResizeDataset(TrainingDataset):
     """Whole images, resized to fit; every epoch shows each image once, in another order."""
 
-    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, np.ndarray]:
+    def view(self, epoch: int, index: int) -> tuple[str, np.ndarray, Arrays]:
         turn, position = divmod(index, len(self.source))
         order = np.random.default_rng(self.words(_ORDER, epoch, turn)).permutation(len(self.source))
         image_index = int(order[position])
         image, target = self.source.read(image_index)
-        image, size = resize_to_fit(image, self.image_size)
-        return self.source.name(image_index), image, resize_mask(target["mask"], size)
+        height, width = image.shape[:2]
+        size = fitted_size((height, width), self.image_size)
+        return self.source.name(image_index), *self.resized(image, target, size)

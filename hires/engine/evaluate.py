@@ -61,7 +61,7 @@ def predict(
     """The parts of an image (H, W, C) that the task stitches together from its views, in row order."""
 
     def look() -> None:
-        once = views._replace(overlap=0.0, tta=())
+        once = views._replace(overlap=0.0, tta=(), whole=False)
         deque(predict_views(task, image, once, place=place, autocast=autocast), maxlen=0)
 
     with settle(task, look):

@@ -8,6 +8,7 @@ from hires.settings import Bounds, SettingError, Settings
 Count = Annotated[int, Bounds(1)]
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 Accelerator = Literal["auto", "cpu", "cuda"]
+Share = Annotated[float, Bounds(0, 1)]
 Side = Annotated[int, Bounds(32)]
 
 
@@ -34,16 +35,27 @@ class TrainerSettings(Settings):
 
 @dataclass(frozen=True)
 class EvaluationSettings(Settings):
-    """How whole images are evaluated, and how often during training."""
+    """How whole images are evaluated, and how often during training.
+
+    What follows `tta` concerns detection; its task takes them over.
+    """
 
     every: str | Count | None = "1ep"
-    metric: str = "mIoU"
+    metric: str | None = None  # None: the task's own
     fit: Literal["window", "resize"] = "window"
     window: Side | tuple[Side, Side] | None = None
+    image_size: Side | tuple[Side, Side] | None = None
     overlap: Annotated[float, Bounds(0, 0.9)] = 0.25
     batch_size: Count = 1
     statistics: Literal["window", "image"] = "window"
+    whole_image: bool = False  # one more view: the whole image, scaled to fit
     tta: tuple[Literal["hflip", "vflip"] | Annotated[float, Bounds(0.1, 10)], ...] = ()
+    score_threshold: Share = 0.05
+    candidates: Count = 1000
+    nms_iou: Share = 0.6
+    merge: Literal["nms", "wbf"] = "nms"
+    max_detections: Count = 300
+    size_limits: tuple[float, float] = (32.0, 96.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -24,6 +24,8 @@ class Views(NamedTuple):
     overlap: float = 0.25  # share of a window
     batch_size: int = 1  # views in one forward pass
     tta: tuple[str | float, ...] = ()  # hflip, vflip and scales, besides the image as it is
+    whole: bool = False  # the whole image scaled to fit, besides its windows
+    padding: int | None = None  # value around a smaller image; None: its mirror image
 
 
 def show(image: np.ndarray, views: Views) -> Iterator[tuple[View, Tensor]]:
@@ -35,7 +37,7 @@ def show(image: np.ndarray, views: Views) -> Iterator[tuple[View, Tensor]]:
     for view in sorted(_unflipped(image.shape[:2], views), key=lambda view: view.window):
         window = view.window
         crop = image[window.y : window.y + window.height, window.x : window.x + window.width]
-        pixels = pad_to(resize_image(crop, (view.height, view.width)), *views.size)
+        pixels = pad_to(resize_image(crop, (view.height, view.width)), *views.size, views.padding)
         # a crop of a memory map may be read-only, which tensors cannot be
         tensor = torch.from_numpy(np.require(pixels, requirements=["C", "W"])).permute(2, 0, 1)
         for flip in flips:
@@ -53,3 +55,5 @@ def _unflipped(size: Size, views: Views) -> Iterator[View]:
             height = min(views.size[0], max(1, round(window.height * scale)))
             width = min(views.size[1], max(1, round(window.width * scale)))
             yield View(window, height, width, margin=margin)
+    if views.whole and any(side > most for side, most in zip(size, views.size, strict=True)):
+        yield View(Window(0, 0, *size), *fitted_size(size, views.size))

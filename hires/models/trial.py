@@ -53,5 +53,5 @@ def _explained(trial: Trial, name: str, error: Exception) -> str:
             f"model.norm: BatchNorm has a single value per channel in a micro-batch of {trial.samples} at "
             f"{trial.key}={list(trial.size)}; set model.norm=group, or a larger micro_batch_size"
         )
-    fix = "choose another image_size" if trial.training else "leave evaluation.window at null: image_size"
+    fix = "choose another image_size" if trial.training else f"leave {trial.key} at null: image_size"
     return f"{trial.key}: {name} cannot take images of {list(trial.size)} pixels ({reason}); {fix}"

@@ -39,15 +39,6 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return resized.reshape(*size, *image.shape[2:])  # cv2 drops a single channel
 
 
-def resize_to_fit(image: np.ndarray, limit: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
-    """Resizes an image (H, W, C) to the largest size within `limit` that keeps its aspect.
-
-    Returns the image, not padded, and its (height, width).
-    """
-    size = fitted_size(image.shape[:2], limit)
-    return resize_image(image, size), size
-
-
 def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Resizes a mask (H, W) to `size` (height, width) by the nearest pixel."""
     return cv2.resize(np.ascontiguousarray(mask), size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hires.data.focus import class_pixels
 from hires.data.settings import SegmentationSource
@@ -14,6 +14,7 @@ from hires.interfaces import Batch, ConfigError, DataLimits, Target, View
 from hires.losses.segmentation import LossSettings, SegmentationLoss, upsample
 from hires.ops.blend import blend
 from hires.settings import Settings
+from hires.tasks.network_task import NetworkTask
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class SegmentationSettings(Settings):
 
     loss: LossSettings = field(default_factory=LossSettings)
     multilabel: bool = False  # any number of classes a pixel, in masks of bit fields (hires.ops.labels)
+
+    metric = "mIoU"
+    padding = None  # mirrored
 
     def build(
         self, network: Any, num_classes: int, source: SegmentationSource | None = None
@@ -45,16 +49,15 @@ class SegmentationSettings(Settings):
         return MultilabelEvaluator(classes) if self.multilabel else SegmentationEvaluator(classes)
 
 
-class SegmentationTask(nn.Module):
+class SegmentationTask(NetworkTask):
     """One class for each pixel, or with several labels any number of them.
 
-    Images are (B, C, H, W) uint8 or uint16; `target["mask"]` is (H, W) uint8, class indices or bit fields.
+    `target["mask"]` is (H, W) uint8, class indices or bit fields.
     """
 
     def __init__(self, *, network: Any, loss: SegmentationLoss):
-        super().__init__()
-        self.normalize = Normalize(network.backbone.mean, network.backbone.std)
-        self.network, self.loss, self.labels = network, loss, loss.labels
+        super().__init__(network=network, loss=loss)
+        self.labels = loss.labels
 
     def normalizers(self, targets: list[Target]) -> dict[str, Tensor]:
         return self.loss.normalizers([target["mask"] for target in targets])
@@ -76,34 +79,6 @@ class SegmentationTask(nn.Module):
     def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
         """Random pixels of every class: the memory of segmentation depends on nothing else."""
         generator = torch.Generator().manual_seed(0)
-        channels, values = len(self.normalize.mean), self.labels.mask_values
-        images = torch.randint(256, (size, channels, *image_size), dtype=torch.uint8, generator=generator)
-        masks = torch.randint(values, (size, *image_size), dtype=torch.uint8, generator=generator)
+        images = self.random_images(size, image_size, generator)
+        masks = torch.randint(self.labels.mask_values, (size, *image_size), dtype=torch.uint8, generator=generator)
         return Batch(images, [{"mask": mask} for mask in masks])
-
-    def stages(self) -> dict[str, tuple[str, ...]]:
-        named = {s: tuple(f"network.{name}" for name in names) for s, names in self.network.stages().items()}
-        return {**named, "loss": ("loss",)}
-
-    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """timm's layer groups of the backbone; what follows the backbone is the last layer."""
-        return self.network.backbone.group_matcher("network.backbone.", coarse)
-
-
-class Normalize(nn.Module):
-    """Pixels of an integer type to floats with the mean and deviation of the pretraining, once.
-
-    `mean` and `std`, one per channel, belong to pixels scaled to 0..1 by the range of their type.
-    """
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]):
-        super().__init__()
-        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1), persistent=False)
-
-    def forward(self, images: Tensor) -> Tensor:
-        scale = torch.iinfo(images.dtype).max
-        return (images.float() - self.mean * scale) / (self.std * scale)

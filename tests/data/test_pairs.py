@@ -61,7 +61,7 @@ def test_same_names_in_different_folders_do_not_collide(tmp_path):
 def test_double_stars_match_nothing_too(tmp_path):
     touch(tmp_path, "i/1.jpg", "i/x/2.jpg", "i/x/y/1.jpg", "m/1.png", "m/x/2.png", "m/x/y/1.png")
     pairs = find_pairs(tmp_path, "i/**/*.jpg", "m/**/*.png")
-    assert [pair.mask for pair in pairs] == ["m/1.png", "m/x/2.png", "m/x/y/1.png"]
+    assert [pair.truth for pair in pairs] == ["m/1.png", "m/x/2.png", "m/x/y/1.png"]
 
 
 def test_folders_hidden_files_and_links(tmp_path):

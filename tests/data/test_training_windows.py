@@ -20,7 +20,9 @@ def windows(source, size=(16, 24), focus=0.5, seed=0, **options):
     return WindowDataset(source, size, WindowSettings(focus=focus, **options), Augment([]), seed)
 
 
-@pytest.mark.parametrize("make", [windows, lambda source: ResizeDataset(source, (16, 24), Augment([]), 0)])
+@pytest.mark.parametrize(
+    "make", [windows, lambda source: ResizeDataset(source, (16, 24), WindowSettings(), Augment([]), 0)]
+)
 def test_samples_have_the_size_and_types_asked(source, make):
     dataset = make(source)
     for index in range(12):
@@ -72,7 +74,7 @@ def test_small_images_are_mirrored_and_their_padding_ignored(folder, settings):
 
 
 def test_resizing_shows_every_image_once_an_epoch(source):
-    dataset = ResizeDataset(source, (16, 24), Augment([]), 0)
+    dataset = ResizeDataset(source, (16, 24), WindowSettings(), Augment([]), 0)
     orders = [[dataset[(epoch, index)].name for index in range(4)] for epoch in range(6)]
     assert all(sorted(order) == sorted(orders[0]) for order in orders)
     assert len(set(map(tuple, orders))) > 1
@@ -81,7 +83,7 @@ def test_resizing_shows_every_image_once_an_epoch(source):
 
 
 def test_resized_images_keep_their_aspect(source):
-    dataset = ResizeDataset(source, (16, 24), Augment([]), 0)
+    dataset = ResizeDataset(source, (16, 24), WindowSettings(), Augment([]), 0)
     tall = next(s for s in (dataset[(0, i)] for i in range(4)) if s.name == "images/1.png")  # 90 x 50
     valid = tall.target["mask"] != IGNORE
     assert valid.any(dim=1).sum() == 16

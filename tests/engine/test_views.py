@@ -114,3 +114,28 @@ def test_resized_whole_images_take_flips_but_no_scales():
         EvaluationSettings(tta=("rot90",))
     shown = list(show(picture(100, 50), Views("resize", (64, 64), tta=("hflip",))))
     assert [(view.height, view.width, view.flip) for view, _ in shown] == [(64, 32, ()), (64, 32, (2,))]
+
+
+def test_the_whole_image_is_one_more_view_where_it_is_larger_than_a_window():
+    views = Views("window", (64, 64), 0.25, whole=True)
+    shown = [view for view, _ in show(picture(100, 200), views)]
+    whole = [view for view in shown if view.window == (0, 0, 100, 200)]
+    assert [(view.height, view.width) for view in whole] == [(32, 64)]
+    assert len(shown) == 1 + sum(1 for _ in show(picture(100, 200), views._replace(whole=False)))
+    assert sum(1 for _ in show(picture(64, 50), views)) == 1
+
+
+def test_the_whole_image_blends_with_its_windows():
+    image = np.full((100, 200, 3), 77, np.uint8)
+    result = stitched(image, Views("window", (64, 64), 0.25, whole=True), lambda pixels: pixels)
+    torch.testing.assert_close(result, torch.full((3, 100, 200), 77.0))
+
+
+def test_padding_is_a_value_or_a_mirror_image():
+    image = picture(20, 30)
+    ((_, mirrored),) = show(image, Views("window", (32, 32)))
+    ((_, filled),) = show(image, Views("window", (32, 32), padding=9))
+    assert (filled[:, 20:] == 9).all()
+    assert (filled[:, :, 30:] == 9).all()
+    assert torch.equal(filled[:, :20, :30], mirrored[:, :20, :30])
+    assert torch.equal(mirrored[:, 20], mirrored[:, 18])

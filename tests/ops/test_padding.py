@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hires.interfaces import IGNORE
-from hires.ops.padding import fitted_size, pad_to, resize_mask, resize_to_fit
+from hires.ops.padding import fitted_size, pad_to, resize_image, resize_mask
 
 side = st.integers(1, 40)
 
@@ -51,9 +51,8 @@ def test_fitted_size_lies_within_and_touches_a_side(height, width, most_high, mo
 @pytest.mark.parametrize("channels", [1, 3])
 def test_resizing_keeps_channels_and_means(channels):
     image = np.random.default_rng(0).integers(0, 256, (80, 60, channels), np.uint8)
-    resized, size = resize_to_fit(image, (20, 20))
+    resized = resize_image(image, (20, 15))
     assert resized.shape == (20, 15, channels)
-    assert size == (20, 15)
     assert resized.dtype == np.uint8
     assert abs(float(resized.mean()) - float(image.mean())) < 1
 

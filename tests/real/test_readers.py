@@ -55,7 +55,7 @@ def test_soft_masks_are_refused_unless_the_rest_is_ignored():
 def test_names_that_recur_in_every_folder():
     pairs = find_pairs(ROOT / "dubai_aerial", "*/images/*.jpg", "*/masks/*.png")
     assert len(pairs) == 36
-    assert all(Path(pair.image).parts[0] == Path(pair.mask).parts[0] for pair in pairs)
+    assert all(Path(pair.image).parts[0] == Path(pair.truth).parts[0] for pair in pairs)
 
 
 def test_colour_masks_are_refused_by_name():

@@ -9,7 +9,8 @@ from hires.interfaces import Batch, ConfigError, DataLimits, View, Window
 from hires.losses.segmentation import LossSettings
 from hires.models.backbone import BackboneSettings
 from hires.models.segmentation.unet import UnetSettings
-from hires.tasks.segmentation import Normalize, SegmentationSettings
+from hires.tasks.network_task import Normalize
+from hires.tasks.segmentation import SegmentationSettings
 
 
 @pytest.fixture

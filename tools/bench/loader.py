@@ -16,6 +16,7 @@ import numpy as np
 
 from hires.data.augment import Augment
 from hires.data.mask_folder import MaskFolder, MaskSource
+from hires.data.mask_targets import MaskTargets
 from hires.data.settings import WindowSettings
 from hires.data.windows import WindowDataset
 from hires.interfaces import Window
@@ -28,6 +29,9 @@ class DecodeThenCrop:
 
     def __init__(self, source: MaskSource):
         self.source, self.classes, self.multilabel = source, source.classes, False
+
+    def targets(self, settings: WindowSettings) -> MaskTargets:
+        return MaskTargets(self, settings)
 
     def __len__(self) -> int:
         return len(self.source)

@@ -8,14 +8,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hires.models.backbone import Backbone
-from hires.models.segmentation.network import Channels, NetworkSettings, SegmentationNetwork, widths
+from hires.models.network import Channels
+from hires.models.segmentation.network import SegmentationNetwork, SegmentationNetworkSettings, widths
 from hires.settings import Bounds
 
 Rate = Annotated[int, Bounds(1)]
 
 
 @dataclass(frozen=True)
-class DeepLabV3PlusSettings(NetworkSettings):
+class DeepLabV3PlusSettings(SegmentationNetworkSettings):
     """Shape of a DeepLabV3+ (Chen et al. 2018)."""
 
     decoder_channels: Channels = 256

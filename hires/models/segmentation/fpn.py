@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 from segmentation_models_pytorch.decoders.fpn.decoder import FPNDecoder
 
 from hires.models.backbone import Backbone
-from hires.models.segmentation.network import Channels, NetworkSettings, SegmentationNetwork, widths
+from hires.models.network import Channels
+from hires.models.segmentation.network import SegmentationNetwork, SegmentationNetworkSettings, widths
 from hires.settings import Bounds, SettingError
 
 
 @dataclass(frozen=True)
-class FpnSettings(NetworkSettings):
+class FpnSettings(SegmentationNetworkSettings):
     """Shape of an FPN (Kirillov et al. 2019, "Panoptic feature pyramid networks")."""
 
     pyramid_channels: Channels = 256

@@ -1,51 +1,28 @@
 """What the segmentation networks share: a backbone, a decoder of segmentation-models-pytorch and a head."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 from segmentation_models_pytorch.base import SegmentationHead
 from segmentation_models_pytorch.base.initialization import initialize_decoder, initialize_head
 from torch import Tensor, nn
 
 from hires.models.backbone import STRIDES, Backbone
-from hires.models.norm import Norm, convert
-from hires.models.trial import Trial, try_forward
-from hires.settings import Bounds, Settings
-
-Channels = Annotated[int, Bounds(1)]
+from hires.models.network import Network, NetworkSettings
 
 
 @dataclass(frozen=True)
-class NetworkSettings(Settings, ABC):
+class SegmentationNetworkSettings(NetworkSettings):
     """What every segmentation network has to be told. `multilabel` is read by the task and the data."""
 
-    num_classes: Annotated[int, Bounds(1, 255)] | None = None
     multilabel: bool = False
-    norm: Norm = "batch"
-
-    def build(self, backbone: Backbone, num_classes: int, *, pretrained: bool = False) -> "SegmentationNetwork":
-        """The network for a number of classes; `pretrained` says whether the backbone brings statistics."""
-        network = self.network(backbone, num_classes)
-        for name, part in network.named_children():
-            setattr(network, name, convert(part, self.norm, pretrained=pretrained and name == "backbone"))
-        backbone.freeze()  # exchanged layers are new ones
-        return network
-
-    @abstractmethod
-    def network(self, backbone: Backbone, num_classes: int) -> "SegmentationNetwork":
-        """The network with the norms that its parts come with."""
 
 
-class SegmentationNetwork(nn.Module):
+class SegmentationNetwork(Network):
     """(B, C, H, W) floats, sides multiples of 32, to logits (B, num_classes, h, w) at the decoder's stride."""
 
-    stride = 32
-
     def __init__(self, *, backbone: Backbone, decoder: nn.Module, width: int, num_classes: int):
-        super().__init__()
-        self.backbone, self.decoder = backbone, decoder
+        super().__init__(backbone)
+        self.decoder = decoder
         self.head = SegmentationHead(width, num_classes, kernel_size=3)
         initialize_decoder(self.decoder)
         initialize_head(self.head)
@@ -62,17 +39,11 @@ class SegmentationNetwork(nn.Module):
 
     def stages(self) -> dict[str, tuple[str, ...]]:
         """Module names by stage."""
-        stages = {stage: tuple(f"backbone.{n}" for n in names) for stage, names in self.backbone.stages().items()}
-        return {**stages, "decoder": self.decoder_modules(), "head": ("head",)}
+        return {**super().stages(), "decoder": self.decoder_modules(), "head": ("head",)}
 
     def decoder_modules(self) -> tuple[str, ...]:
         """Names of the decoder's parts."""
         return tuple(f"decoder.{name}" for name, _ in self.decoder.named_children())
-
-    def check(self, trials: Sequence[Trial]) -> None:
-        """Raises ConfigError, with what to set, when the network cannot take one of the shapes."""
-        for trial in trials:
-            try_forward(self, trial, channels=len(self.backbone.mean), name=self.backbone.name)
 
 
 def widths(backbone: Backbone) -> list[int]:

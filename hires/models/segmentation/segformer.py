@@ -6,11 +6,12 @@ from segmentation_models_pytorch.decoders.segformer.decoder import SegformerDeco
 from torch import Tensor
 
 from hires.models.backbone import Backbone
-from hires.models.segmentation.network import Channels, NetworkSettings, SegmentationNetwork, widths
+from hires.models.network import Channels
+from hires.models.segmentation.network import SegmentationNetwork, SegmentationNetworkSettings, widths
 
 
 @dataclass(frozen=True)
-class SegformerSettings(NetworkSettings):
+class SegformerSettings(SegmentationNetworkSettings):
     """Shape of a SegFormer's decoder (Xie et al. 2021)."""
 
     decoder_channels: Channels = 256

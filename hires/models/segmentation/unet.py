@@ -8,11 +8,12 @@ from segmentation_models_pytorch.decoders.unet.decoder import UnetDecoder
 from torch import Tensor, nn
 
 from hires.models.backbone import Backbone
-from hires.models.segmentation.network import Channels, NetworkSettings, SegmentationNetwork, widths
+from hires.models.network import Channels
+from hires.models.segmentation.network import SegmentationNetwork, SegmentationNetworkSettings, widths
 
 
 @dataclass(frozen=True)
-class UnetSettings(NetworkSettings):
+class UnetSettings(SegmentationNetworkSettings):
     """Shape of a U-Net."""
 
     decoder_channels: tuple[Channels, Channels, Channels, Channels, Channels] = (256, 128, 64, 32, 16)

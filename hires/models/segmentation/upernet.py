@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from segmentation_models_pytorch.decoders.upernet.decoder import UPerNetDecoder
 
 from hires.models.backbone import Backbone
-from hires.models.segmentation.network import Channels, NetworkSettings, SegmentationNetwork, widths
+from hires.models.network import Channels
+from hires.models.segmentation.network import SegmentationNetwork, SegmentationNetworkSettings, widths
 
 
 @dataclass(frozen=True)
-class UpernetSettings(NetworkSettings):
+class UpernetSettings(SegmentationNetworkSettings):
     """Shape of a UPerNet (Xiao et al. 2018)."""
 
     decoder_channels: Channels = 256

@@ -1,0 +1,78 @@
+"""Puts boxes right that are not quite, and says once how many there were of each kind."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hires.data.box_objects import Images, Objects
+from hires.data.pairs import some
+
+log = logging.getLogger(__name__)
+
+_SMALLEST = 1e-3  # pixels: boxes of a shorter side have no area
+_ROUNDING = 0.01  # pixels over the border that are an effect of rounded shares
+
+
+class Finding(NamedTuple):
+    """Something that is wrong in several files."""
+
+    what: str
+    number: int
+    names: list[str]  # the files, each once
+
+    def warn(self, root: Path) -> None:
+        log.warning("%s: %d %s: %s", root, self.number, self.what, some(self.names))
+
+
+def cleaned(objects: Objects, images: Images) -> tuple[Objects, np.ndarray, list[Finding]]:
+    """Objects whose boxes lie in their image and have an area, which of the given ones they are, and findings.
+
+    Boxes that leave the image are clipped; those without area, before or after that, and exact repetitions
+    (image, class and box) are dropped.
+    """
+    height, width = images.sizes[objects.images].T
+    limits = np.stack([width, height, width, height], axis=1)
+    clipped = np.clip(objects.boxes, 0, limits)
+    flat = _is_flat(objects.boxes)
+    outside = ~flat & _is_flat(clipped)
+    leaving = ~flat & ~outside & (np.abs(clipped - objects.boxes) > _ROUNDING).any(axis=1)
+    kept = ~flat & ~outside
+    repeated = kept & ~_is_first(objects, kept)
+    kinds = {
+        "box(es) without area or upside down are left out": flat,
+        "box(es) lie outside of their image and are left out": outside,
+        "box(es) reach beyond their image and are clipped": leaving,
+        "box(es) repeat another and are left out": repeated,
+    }
+    findings = [finding(what, objects.images[which], images) for what, which in kinds.items() if which.any()]
+    which = np.flatnonzero(kept & ~repeated)
+    return objects._replace(boxes=clipped).take(which), which, findings
+
+
+def _is_flat(boxes: np.ndarray) -> np.ndarray:
+    return (boxes[:, 2:] - boxes[:, :2] < _SMALLEST).any(axis=1)
+
+
+def _is_first(objects: Objects, among: np.ndarray) -> np.ndarray:
+    """(M,) bool: the first of those that are equal in image, class and box, among some of them."""
+    rows = np.column_stack([objects.images, objects.classes, objects.ignored, objects.boxes])[among]
+    first = np.zeros(len(among), bool)
+    if len(rows):
+        first[np.flatnonzero(among)[np.unique(rows, axis=0, return_index=True)[1]]] = True
+    return first
+
+
+def finding(what: str, where: np.ndarray, images: Images) -> Finding:
+    """What is wrong in the images of some indices, which may repeat."""
+    return Finding(what, len(where), [images.paths[index] for index in dict.fromkeys(where.tolist())])
+
+
+def sizes_that_differ(stated: Sequence[tuple[int, int] | None], images: Images) -> tuple[Finding, ...]:
+    """What is wrong with the (height, width) that annotations state of each image, if they do."""
+    sizes = map(tuple, images.sizes.tolist())
+    wrong = [i for i, (said, size) in enumerate(zip(stated, sizes, strict=True)) if said and said != size]
+    what = "image(s) have another size than their annotations say, whose boxes are taken as they are"
+    return (finding(what, np.array(wrong), images),) if wrong else ()

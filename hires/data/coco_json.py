@@ -1,0 +1,160 @@
+"""Reads COCO's annotation files into flat lists, and refuses by name what does not fit together."""
+
+import json
+import math
+import posixpath
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hires.data.images import read_bytes
+from hires.interfaces import DataError
+
+
+class CocoImage(NamedTuple):
+    """An image of the file."""
+
+    id: int
+    path: str  # relative to the data set's root
+    size: tuple[int, int] | None  # (height, width) if the file states it, pixels
+
+
+class CocoObject(NamedTuple):
+    """An annotation of the file."""
+
+    id: int
+    image_id: int
+    category_id: int
+    box: tuple[float, ...]  # x1 y1 x2 y2, pixels
+    area: float  # pixels, NaN where not given
+    crowd: bool
+    segmentation: Any  # as it is
+
+
+class CocoFile(NamedTuple):
+    """What one file says."""
+
+    images: list[CocoImage]
+    objects: list[CocoObject]
+    categories: dict[int, str]  # name by id
+
+
+class Outline(NamedTuple):
+    """The little of a file that other splits are compared with."""
+
+    paths: tuple[str, ...]
+    categories: dict[int, str]
+
+
+_outlines: dict[tuple[str, str, int], Outline] = {}  # large files take a minute, and every split asks for all
+
+
+def read_coco(path: Path, folder: str) -> CocoFile:
+    """A whole file; `folder`, relative to the data set's root, is where its file names begin. Raises DataError."""
+    content = _content(path)
+    images = _images(path, content["images"], folder)
+    categories = _categories(path, content["categories"])
+    known = {image.id for image in images}
+    objects = [_object(path, n, given) for n, given in enumerate(content["annotations"], 1)]
+    for thing in objects:
+        if thing.image_id not in known:
+            raise DataError(f"{path}: annotation {thing.id} is of image {thing.image_id}, which is not listed")
+        if thing.category_id not in categories:
+            raise DataError(f"{path}: annotation {thing.id} is of category {thing.category_id}, not listed")
+    _check_unique(path, "annotation id", [thing.id for thing in objects])
+    _outlines[_key(path, folder)] = _outline(images, categories)
+    return CocoFile(images, objects, categories)
+
+
+def outline(path: Path, folder: str) -> Outline:
+    """The images and categories of a file, which is read once as long as it does not change. Raises DataError."""
+    key = _key(path, folder)
+    if key not in _outlines:
+        content = _content(path)
+        _outlines[key] = _outline(
+            _images(path, content["images"], folder), _categories(path, content["categories"])
+        )
+    return _outlines[key]
+
+
+def _outline(images: list[CocoImage], categories: dict[int, str]) -> Outline:
+    return Outline(tuple(image.path for image in images), categories)
+
+
+def _key(path: Path, folder: str) -> tuple[str, str, int]:
+    return str(path), folder, path.stat().st_mtime_ns if path.exists() else 0
+
+
+def _content(path: Path) -> dict[str, list[Any]]:
+    try:
+        content = json.loads(read_bytes(path).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is no JSON ({error}); save it again") from None
+    for key in ("images", "annotations", "categories"):
+        if not isinstance(content, dict) or not isinstance(content.get(key), list):
+            raise DataError(f"{path}: has no list {key!r}; COCO files have images, annotations and categories")
+    return content
+
+
+def _images(path: Path, given: list[Any], folder: str) -> list[CocoImage]:
+    images = [_image(path, number, entry, folder) for number, entry in enumerate(given, 1)]
+    _check_unique(path, "image id", [image.id for image in images])
+    _check_unique(path, "file name", [image.path for image in images])
+    return images
+
+
+def _image(path: Path, number: int, given: Any, folder: str) -> CocoImage:
+    try:
+        height, width = given.get("height"), given.get("width")
+        size = (int(height), int(width)) if height and width else None
+        return CocoImage(int(given["id"]), _path(str(given["file_name"]), folder), size)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: entry {number} of images: {_said(error)}") from None
+
+
+def _path(name: str, folder: str) -> str:
+    joined = posixpath.normpath(posixpath.join(folder, name.replace("\\", "/")))
+    if joined.startswith(("/", "../")):
+        raise ValueError(f"file_name {name!r} lies outside of the data set; set data.images to its folder")
+    return joined
+
+
+def _categories(path: Path, given: list[Any]) -> dict[int, str]:
+    try:
+        names = {int(entry["id"]): str(entry["name"]) for entry in given}
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: categories: {_said(error)}") from None
+    if not names or len(names) < len(given):
+        raise DataError(f"{path}: {'no categories' if not names else 'a category id stands there twice'}")
+    return names
+
+
+def _object(path: Path, number: int, given: Any) -> CocoObject:
+    try:
+        x, y, width, height = map(float, given["bbox"])
+        area = math.nan if given.get("area") is None else float(given["area"])
+        if not all(map(math.isfinite, (x, y, width, height))):
+            raise ValueError(f"bbox {given['bbox']} is not finite")
+        return CocoObject(
+            int(given.get("id", number)),
+            int(given["image_id"]),
+            int(given["category_id"]),
+            (x, y, x + width, y + height),
+            area,
+            bool(given.get("iscrowd", 0)),
+            given.get("segmentation"),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        name = given.get("id", number) if isinstance(given, dict) else number
+        raise DataError(f"{path}: annotation {name}: {_said(error)}; bbox is [x, y, width, height]") from None
+
+
+def _said(error: Exception) -> str:
+    return f"has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+
+
+def _check_unique(path: Path, what: str, values: list[Any]) -> None:
+    seen: set[Any] = set()
+    for value in values:
+        if value in seen:
+            raise DataError(f"{path}: {what} {value} stands there twice; make each unique")
+        seen.add(value)

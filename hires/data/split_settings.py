@@ -1,0 +1,60 @@
+"""Settings of readers that find all images of a set and divide them into splits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from hires.data.folds import Folds, check_folds, check_groups
+from hires.data.pairs import Pair
+from hires.data.settings import DataSettings
+from hires.data.splits import check_splits, split_pairs
+from hires.interfaces import ConfigError, DataError
+from hires.settings import Bounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitSettings(DataSettings):
+    """Which images are in which split. Raises SettingError for splits that cannot be meant so."""
+
+    splits: dict[str, Any] = field(default_factory=lambda: {"val": 0.2})  # see hires.data.splits
+    missing_entries: Literal["error", "skip"] = "error"  # entries of .txt lists that match no image
+    split_seed: Annotated[int, Bounds(0)] = 0  # another one gives other images to the fractions and folds
+    fold: Annotated[int, Bounds(0)] | None = None  # the part of the images that is `val`; `train` is the others
+    folds: Annotated[int, Bounds(2)] = 5  # number of those parts
+    groups: str | None = None  # regular expression: images in whose path it matches the same text stay together
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_splits(self.splits)
+        check_groups(self.groups)
+        if self.fold is not None:
+            check_folds(self.fold, self.folds, self.splits)
+
+    def has_split(self, split: str) -> bool:
+        folded = self.fold is not None and split == "val"
+        return split == "train" or folded or self.splits.get(split) is not None
+
+    def members(self, split: str, pairs: Sequence[Pair]) -> list[Pair]:
+        """The pairs of one split. Raises ConfigError for an unknown one, DataError for an empty one."""
+        root = self.root_path()
+        splits = split_pairs(
+            root,
+            pairs,
+            self.splits,
+            self.split_seed,
+            groups=self.groups,
+            folds=None if self.fold is None else Folds(self.fold, self.folds),
+            skip_missing=self.missing_entries == "skip",
+        )
+        counts = ", ".join(f"{name} {len(members)}" for name, members in splits.items())
+        if split not in splits:
+            near = get_close_matches(split, splits, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"split: got {split!r}, allowed (with images): {counts}{hint}")
+        if not splits[split]:
+            raise DataError(
+                f"{root}: split {split!r} has no image ({counts}); change data.splits, or set "
+                f"data.splits.{split}=null"
+            )
+        return splits[split]

@@ -1,0 +1,138 @@
+"""Merges what was found in the views of an image: windows, flips and scales."""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torchvision.ops import batched_nms
+
+from hires.interfaces import View, Window
+from hires.ops.boxes import Detections, areas, chosen, intersections, joined, nothing, strongest, turned
+from hires.ops.fusion import fuse
+
+Size = tuple[int, int]
+_NEAR = 2.0  # view pixels from a border of the window at which a box counts as cut: detectors are not exact
+_MOST = 0.5  # share of a cut box: with more inside another box than outside, it is rather a part of that
+
+
+class Placed(NamedTuple):
+    """Detections in pixels of the image, with the window that each was found in."""
+
+    found: Detections
+    window: Tensor  # (N,) int64: equal numbers, equal windows
+
+
+Merged = tuple[Detections, Tensor]
+"""Merged detections (K), and the index (K,) of the surest of those that each is made of."""
+
+
+def merge(
+    size: Size, predictions: Iterable[tuple[View, Detections]], *, how: str, iou: float, max_detections: int
+) -> Detections:
+    """The objects of an image of (height, width) pixels from the detections in its views, by falling score.
+
+    `how`: `nms` suppresses (of each class, all that overlap a surer one by more than `iou`), `wbf` fuses (see
+    `fuse`). Boxes cut by a border of their window that is not one of the image yield to whole ones: whole ones
+    are merged first. A cut one is dropped if it overlaps a whole one of its class by more than `iou`, or if most
+    of it lies in one that another window shows (its own window shows them as two). The others are parts of
+    objects that no window shows whole: they are merged, and yield to larger parts in the same way.
+    """
+    views, parts = [], []
+    for view, found in predictions:
+        views.append(view)
+        parts.append(placed(view, found, size))
+    if not views:
+        return nothing(size)
+    seen, cut = _gathered(views, parts, size)
+    whole = _merged(_at(seen, ~cut), how, iou, lambda boxes: _showing_whole(boxes, views, size))
+    rest = _at(seen, cut)
+    rest = _at(rest, ~_yields(rest, whole, iou))
+    rest = _merged(rest, how, iou, lambda boxes: _showing(boxes, views))
+    rest = _at(rest, ~_yields(rest, rest, iou, larger_only=True))
+    return strongest(joined([whole.found, rest.found]), max_detections)
+
+
+def placed(view: View, found: Detections, size: Size) -> Detections:
+    """A view's detections in pixels of the image of (height, width), clipped to the view's window.
+
+    Those without area or with the centre outside (in the padding) are left out; frames are not clipped.
+    """
+    found = turned(found, view.flip)
+    y, x, height, width = view.window
+    scale = found.boxes.new_tensor([width / view.width, height / view.height] * 2)
+    boxes = found.boxes * scale + scale.new_tensor([x, y, x, y])
+    low, high = scale.new_tensor([x, y]), scale.new_tensor([x + width, y + height])
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    boxes = boxes.clamp(low.repeat(2), high.repeat(2))
+    inside = ((centres >= low) & (centres < high) & (boxes[:, 2:] > boxes[:, :2])).all(1)
+    frames = None if found.frames is None else found.frames * scale + scale.new_tensor([x, y, x, y])
+    return chosen(found._replace(boxes=boxes, frames=frames, extent=size), inside)
+
+
+def is_cut(boxes: Tensor, view: View, size: Size) -> Tensor:
+    """Which boxes (N, 4) in pixels of the image reach a border of the view's window that is inside the image."""
+    window, shown = view.window, (view.height, view.width)
+    result = torch.zeros(len(boxes), dtype=torch.bool, device=boxes.device)
+    for axis in (0, 1):  # y, x
+        start, length = window[axis], window[axis + 2]
+        near = max(1.0, _NEAR * length / shown[axis])
+        if start > 0:
+            result |= boxes[:, 1 - axis] <= start + near
+        if start + length < size[axis]:
+            result |= boxes[:, 3 - axis] >= start + length - near
+    return result
+
+
+def _gathered(views: list[View], parts: list[Detections], size: Size) -> tuple[Placed, Tensor]:
+    """All detections, and which of them (N,) are cut."""
+    numbers: dict[Window, int] = {}
+    windows = [
+        torch.full_like(part.labels, numbers.setdefault(view.window, len(numbers)))
+        for view, part in zip(views, parts, strict=True)
+    ]
+    cut = [is_cut(part.boxes, view, size) for view, part in zip(views, parts, strict=True)]
+    return Placed(joined(parts), torch.cat(windows)), torch.cat(cut)
+
+
+def _at(seen: Placed, index: Tensor) -> Placed:
+    return Placed(chosen(seen.found, index), seen.window[index])
+
+
+def _merged(seen: Placed, how: str, iou: float, viewers: Callable[[Tensor], Tensor]) -> Placed:
+    if how == "nms":
+        boxes, scores, labels = seen.found[:3]
+        # in float64, since batched_nms moves the classes apart by far more than the size of the image
+        return _at(seen, batched_nms(boxes.double(), scores.double(), labels, iou))
+    found, surest = fuse(seen.found, iou, viewers)
+    return Placed(found, seen.window[surest])
+
+
+def _yields(these: Placed, to: Placed, iou: float, larger_only: bool = False) -> Tensor:
+    """Which of `these` (N,) double one of `to` of the same class, or lie mostly in one of another window."""
+    result = torch.zeros_like(these.window, dtype=torch.bool)
+    for number in these.window.unique():  # one window at a time, to hold little
+        mine = these.window == number
+        boxes, others = these.found.boxes[mine], to.found.boxes
+        common, own, other = intersections(boxes, others), areas(boxes)[:, None], areas(others)
+        yields = (common >= _MOST * own) & (to.window != number)
+        yields |= common > iou * (own + other - common)
+        yields &= these.found.labels[mine, None] == to.found.labels
+        if larger_only:
+            yields &= other > own
+        result[mine] = yields.any(1)
+    return result
+
+
+def _showing_whole(boxes: Tensor, views: list[View], size: Size) -> Tensor:
+    """How many views (N,) show each box uncut."""
+    return sum((~is_cut(boxes, view, size) for view in views), torch.zeros(len(boxes), device=boxes.device))
+
+
+def _showing(boxes: Tensor, views: list[View]) -> Tensor:
+    """How many views' windows (N,) hold each box, give or take a pixel."""
+    counts = torch.zeros(len(boxes), device=boxes.device)
+    for y, x, height, width in (view.window for view in views):
+        low, high = boxes.new_tensor([x - 1, y - 1]), boxes.new_tensor([x + width + 1, y + height + 1])
+        counts += ((boxes[:, :2] >= low) & (boxes[:, 2:] <= high)).all(1)
+    return counts

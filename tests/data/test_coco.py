@@ -1,0 +1,182 @@
+"""COCO files keep their ids; what does not fit together is named."""
+
+import logging
+
+import numpy as np
+import pytest
+from box_files import annotation, coco, images, write
+
+from hires.data.coco import CocoFolder
+from hires.interfaces import ConfigError, DataError, Window
+from hires.settings import SettingError
+
+CROWD = {"size": [40, 60], "counts": [40 * 10, 40 * 5, 40 * 45]}  # columns 10 to 15
+
+
+@pytest.fixture
+def settings(folder):
+    images(folder, "img/7.png", "img/9.png")
+
+    def make(**changes):
+        usual = {"annotations": "all.json", "images": "img", "splits": {}, "cache_gib": 0}
+        return CocoFolder(root=str(folder), **(usual | changes))
+
+    return make
+
+
+def test_ids_come_back(folder, settings):
+    given = [annotation(51, 90), annotation(17, 70, 8, bbox=[1, 2, 3.5, 4], area=7.5), annotation(4, 90, 8)]
+    coco(folder / "all.json", given)
+    source = settings().source("train")
+    assert (source.classes, source.category_ids) == (("cat", "dog"), (3, 8))  # by id, with a gap between
+    assert [(source.name(i), source.image_id(i)) for i in range(2)] == [("img/7.png", 70), ("img/9.png", 90)]
+    first, second = source.objects(0), source.objects(1)
+    assert first["boxes"].tolist() == [[1, 2, 4.5, 6]]
+    assert (first["ids"].tolist(), first["labels"].tolist(), first["areas"].tolist()) == ([17], [1], [7.5])
+    assert (second["ids"].tolist(), second["labels"].tolist()) == ([51, 4], [0, 1])
+    assert "masks" not in first
+
+
+def test_images_without_annotations_are_negatives(folder, settings):
+    coco(folder / "all.json", [annotation(1, 90)])
+    source = settings(instance_masks=True).source("train")
+    assert [len(source.objects(i)["boxes"]) for i in range(2)] == [0, 1]
+    assert source.objects(0)["masks"].shape == (0,)
+
+
+def test_crowds_are_ignored_and_masks_come_with_their_objects(folder, settings):
+    crowd = annotation(2, bbox=[10, 0, 5, 40], iscrowd=1, segmentation=CROWD)
+    flat = annotation(3, bbox=[10, 10, 0, 5])  # is left out, and its mask with it
+    coco(folder / "all.json", [flat, crowd, annotation(1)])
+    source = settings(instance_masks=True).source("train")
+    assert source.instance_masks
+    target = source.objects(0)
+    assert (target["ids"].tolist(), target["ignored"].tolist()) == ([2, 1], [True, False])
+    assert [(mask.y, mask.x, mask.mask.shape) for mask in target["masks"]] == [
+        (0, 10, (40, 5)),
+        (10, 10, (10, 10)),
+    ]
+    part = source.read(0, Window(15, 12, 10, 20))[1]
+    assert [(mask.y, mask.x, mask.mask.shape) for mask in part["masks"]] == [(0, 0, (10, 3)), (0, 0, (5, 8))]
+    assert part["boxes"].tolist() == [[-2, -15, 3, 25], [-2, -5, 8, 5]]
+
+
+def test_tables_and_other_categories(folder, settings):
+    coco(folder / "all.json", [annotation(1), annotation(2, category=8, bbox=[0, 0, 5, 5])])
+    merged = settings(classes={"pet": ["cat", 8]}).source("train")
+    assert (merged.classes, merged.category_ids) == (("pet",), (3,))
+    assert merged.objects(0)["labels"].tolist() == [0, 0]
+    only = settings(classes=["dog"], unlisted="drop", instance_masks=True).source("train").objects(0)
+    assert (only["ids"].tolist(), len(only["masks"])) == ([2], 1)
+    with pytest.raises(DataError, match=r"all.json: class 3 \(cat\) is none of dog; 1 object"):
+        settings(classes=["dog"]).source("train")
+    with pytest.raises(SettingError, match=r"classes.cow: got 'cow', allowed: dog \(8\), cat \(3\)"):
+        settings(classes=["cow"]).source("train")
+
+
+def test_one_file_is_divided_by_splits(folder, settings):
+    coco(folder / "all.json", [annotation(1, 90), annotation(2, 70)])
+    made = settings(splits={"val": "img/9*"})
+    assert [made.source(split).objects(0)["ids"].tolist() for split in ("train", "val")] == [[2], [1]]
+    assert made.source("val").image_id(0) == 90
+    write(folder / "val.txt", "9\n")
+    assert settings(splits={"val": "val.txt"}).source("val").name(0) == "img/9.png"
+
+
+def test_a_file_for_each_split(folder, settings):
+    images(folder, "v/1.png")
+    coco(folder / "t.json", [annotation(1)])
+    more = [{"id": 1, "name": "bird"}]
+    coco(folder / "v.json", [annotation(1, 5, 1)], images=[{"id": 5, "file_name": "1.png"}], categories=more)
+    made = settings(annotations={"train": "t.json", "val": "v.json"}, images={"train": "img", "val": "v"})
+    assert [made.has_split(split) for split in ("train", "val", "test")] == [True, True, False]
+    train, val = made.source("train"), made.source("val")
+    assert train.classes == val.classes == ("bird", "cat", "dog")
+    assert (len(train), val.name(0), val.objects(0)["labels"].tolist()) == (2, "v/1.png", [0])
+    with pytest.raises(ConfigError, match="'vall', allowed: train, val; did you mean val"):
+        made.source("vall")
+
+
+def test_files_of_splits_that_contradict_each_other(folder, settings):
+    coco(folder / "t.json", [])
+    coco(folder / "v.json", [])
+    made = settings(annotations={"train": "t.json", "val": "v.json"})
+    with pytest.raises(DataError, match=r"leak: 2 image\(s\) are in both 'train' and 'val'"):
+        made.source("train")
+    other = [{"id": 3, "name": "cow"}]
+    coco(folder / "v.json", [], images=[{"id": 1, "file_name": "x.png"}], categories=other)
+    with pytest.raises(DataError, match="category 3 is 'cow' in the JSON of 'val' and 'cat'"):
+        made.source("train")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"annotations": {"train": "t.json"}, "fold": 0}, "fold"),
+        ({"annotations": {"train": "t.json"}, "images": {"val": "img"}}, "images"),
+        ({"images": {"val": "img"}}, "images"),
+        ({"annotations": 3}, "annotations"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, changes, field):
+    with pytest.raises(SettingError, match=f"^{field}: got"):
+        settings(**changes)
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "problem"),
+    [
+        ([annotation(5, 99)], {}, "annotation 5 is of image 99, which is not listed"),
+        ([annotation(5, 70, 4)], {}, "annotation 5 is of category 4, not listed"),
+        ([annotation(5), annotation(5)], {}, "annotation id 5 stands there twice"),
+        ([annotation(5, bbox=[1, 2, 3])], {}, "annotation 5: .*bbox is"),
+        ([annotation(5, bbox=[1, 2, float("nan"), 4])], {}, r"annotation 5: bbox \[1, 2, nan, 4\] is not finite"),
+        ([{"id": 5}], {}, "annotation 5: has no 'bbox'"),
+        ([7], {}, "annotation 1: "),
+        ([], {"categories": []}, "no categories"),
+        ([], {"categories": [{"id": 1}]}, "categories: has no 'name'"),
+        ([], {"images": {}}, "has no list 'images'"),
+        (
+            [],
+            {"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]},
+            "image id 1 stands there twice",
+        ),
+        ([], {"images": [{"id": 1, "file_name": "../../x.png"}]}, "lies outside of the data set"),
+        ([], {"images": [{"id": 1, "file_name": "/x.png"}]}, "lies outside of the data set"),
+        ([], {"images": [{"id": 1, "file_name": "8.png"}]}, "1 of 1 images are not there: img/8.png"),
+        ([annotation(5, segmentation=[])], {}, "annotation 5 has no segmentation; .*data.instance_masks=false"),
+        ([annotation(5, segmentation=CROWD | {"size": [60, 40]})], {}, r"annotation 5 has a mask of \[60, 40\]"),
+    ],
+)
+def test_broken_files_are_named(folder, settings, given, changes, problem):
+    coco(folder / "all.json", given, **changes)
+    with pytest.raises(DataError, match=f"all.json: .*{problem}"):
+        settings(instance_masks=True).source("train")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000])
+def test_what_is_no_coco_file(folder, settings, text):
+    write(folder / "all.json", text)
+    with pytest.raises(DataError, match="all.json: "):
+        settings().source("train")
+
+
+def test_other_sizes_and_marks(folder, settings, caplog):
+    listed = [{"id": 70, "file_name": ".\\7.png", "height": 60, "width": 40}]
+    text = coco(folder / "all.json", [annotation(1)], images=listed).read_text()
+    write(folder / "all.json", text, "utf-8-sig")
+    with caplog.at_level(logging.WARNING):
+        assert settings().source("train").name(0) == "img/7.png"
+    assert "1 image(s) have another size than their annotations say" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:pycocotools.*")
+def test_masks_are_those_of_pycocotools(folder, settings):
+    coco_tools = pytest.importorskip("pycocotools.coco")
+    path = coco(folder / "all.json", [annotation(1), annotation(2, bbox=[10, 0, 5, 40], segmentation=CROWD)])
+    tools = coco_tools.COCO(str(path))
+    target = settings(instance_masks=True).source("train").objects(0)
+    for number, mask in zip(target["ids"].tolist(), target["masks"], strict=True):
+        canvas = np.zeros((40, 60), np.uint8)
+        canvas[mask.y : mask.y + mask.mask.shape[0], mask.x : mask.x + mask.mask.shape[1]] = mask.mask
+        np.testing.assert_array_equal(canvas, tools.annToMask(tools.anns[number]))

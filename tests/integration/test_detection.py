@@ -1,0 +1,175 @@
+"""Detection through the command line, on a small data set: the same commands as segmentation."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+CLASSES = ("disc", "bar")
+
+
+def write_image(root: Path, name: str, seed: int, height: int = 150, width: int = 200) -> None:
+    """Bright discs and dark bars on noise, and their boxes as a YOLO file."""
+    rng = np.random.default_rng(seed)
+    image = rng.normal(110, 12, (height, width, 3)).clip(0, 255).astype(np.uint8)
+    lines = []
+    for cell in rng.permutation(12)[:5]:
+        y, x = 25 + 48 * (cell // 4), 25 + 48 * (cell % 4)
+        kind = int(rng.integers(2))
+        half = (9, 9) if kind == 0 else (16, 5)
+        if kind == 0:
+            cv2.circle(image, (int(x), int(y)), 9, (230, 220, 200), -1)
+        else:
+            cv2.rectangle(image, (int(x) - 16, int(y) - 5), (int(x) + 15, int(y) + 4), (20, 30, 40), -1)
+        box = (x / width, y / height, 2 * half[0] / width, 2 * half[1] / height)
+        lines.append(f"{kind} " + " ".join(f"{value:.6f}" for value in box))
+    cv2.imwrite(str(root / f"{name}.png"), image)
+    (root / f"{name}.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="session")
+def boxes(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("boxes")
+    for index in range(7):
+        write_image(root, str(index), index)
+    (root / "5.txt").write_text("")  # an image without objects, says its file
+    return root
+
+
+@pytest.fixture
+def overrides(boxes, tmp_path) -> list[str]:
+    return [
+        "data=yolo",
+        f"data.root={boxes}",
+        "data.images=*.png",
+        "data.labels=*.txt",
+        f"data.classes=[{','.join(CLASSES)}]",
+        "data.splits={val: '[56].png'}",
+        "data.workers=0",
+        "model=fcos",
+        "model.neck.levels=[2,3]",
+        "model.neck.extra_levels=0",
+        "model.neck.channels=32",
+        "model.head_convs=1",
+        "backbone.name=test_resnet",
+        "backbone.pretrained=false",
+        "image_size=64",
+        "batch_size=4",
+        "trainer.max_steps=4",
+        "trainer.log_every=2",
+        "trainer.accelerator=cpu",
+        "scheduler.warmup_steps=1",
+        "evaluation.every=null",
+        f"run_dir={tmp_path / 'run'}",
+    ]
+
+
+@pytest.fixture
+def run(hires, overrides, tmp_path):
+    def train(*more: str) -> Path:
+        code, _, error = hires("train", *overrides, *more)
+        assert code == 0, error
+        return tmp_path / "run"
+
+    return train
+
+
+def metrics(folder: Path) -> dict[str, float]:
+    return json.loads((folder / "result.json").read_text())["metrics"]
+
+
+def test_training_learns_and_evaluation_repeats_it(run, hires):
+    run_dir = run("trainer.max_steps=150", "trainer.log_every=50", "optimizer.lr=0.003", "batch_size=8")
+    trained = metrics(run_dir)
+    assert trained["AP50"] > 0.5
+    assert trained["empty_images"] == 1
+    code, out, error = hires("evaluate", f"run={run_dir}", "checkpoint=last")
+    assert code == 0, error
+    assert metrics(run_dir / "evaluate" / "val-last") == trained
+    assert "AP50" in out
+    table = (run_dir / "evaluate" / "val-last" / "classes.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in table] == ["class", *CLASSES]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["evaluation.fit=resize", "evaluation.image_size=96"],
+        ["evaluation.window=[96,64]", "evaluation.batch_size=3", "evaluation.overlap=0.5"],
+        ["evaluation.merge=wbf", "evaluation.whole_image=true", "evaluation.tta=[hflip,vflip,0.5]"],
+        ["evaluation.max_detections=3", "evaluation.score_threshold=0.0001", "evaluation.nms_iou=0.3"],
+    ],
+    ids=["resize", "windows", "fusion", "limits"],
+)
+def test_evaluate_with_other_settings(run, hires, more):
+    run_dir = run()
+    code, _, error = hires("evaluate", f"run={run_dir}", *more)
+    assert code == 0, error
+    result = json.loads((run_dir / "evaluate" / "val-best" / "result.json").read_text())
+    key, _, value = more[0].removeprefix("evaluation.").partition("=")
+    assert str(result["evaluation"][key]).replace(" ", "") == value
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["data.fit=resize"],
+        ["data.mosaic=0.5", "data.scale=[0.5,2.0]", "augmentation=photometric"],
+        ["data.window.negatives=0.3", "data.window.focus=0", "micro_batch_size=3", "trainer.precision=bf16-mixed"],
+        ["data.window.focus_classes=[bar]", "data.window.min_visibility=0.9", "model.norm=group"],
+    ],
+    ids=["resize", "mosaic", "negatives", "focus"],
+)
+def test_other_training_samples(run, more):
+    assert (run(*more) / "result.json").exists()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_resumed_run_ends_in_the_same_bits(hires, overrides, tmp_path, workers):
+    def state(name, *more):
+        given = [o for o in overrides if not o.startswith("run_dir=")]
+        settings = [f"run_dir={tmp_path / name}", f"data.workers={workers}", "trainer.ema_decay=0.9"]
+        code, _, error = hires("train", *given, *settings, *more)
+        assert code == 0, error
+        return torch.load(tmp_path / name / "checkpoints" / "last.pt", weights_only=True)["task"]
+
+    whole = state("whole", "trainer.max_steps=4", "scheduler=constant")
+    state("part", "trainer.max_steps=2", "scheduler=constant")
+    resumed = state("part", f"resume={tmp_path / 'part'}", "trainer.max_steps=4")
+    for name, value in whole.items():
+        assert torch.equal(resumed[name], value), name
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["evaluation.metric=AP_50"], "evaluation.metric: got AP_50; did you mean AP50?"),
+        (["model.neck.levels=[2,4]"], "model.neck.levels: got [2, 4], allowed: levels in a row"),
+        (["model.neck.channels=48"], "neck.channels: got 48, allowed: multiples of 32"),
+        (["evaluation.merge=soft"], "evaluation.merge: got 'soft', allowed: nms, wbf"),
+        (["data.window.focus_classes=[discs]"], "did you mean disc?"),
+    ],
+)
+def test_wrong_settings_end_in_one_line(hires, overrides, more, message):
+    code, _, error = hires("train", *overrides, *more)
+    assert code == 2, error
+    assert message in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+
+
+def test_a_mask_network_on_boxes_is_refused(hires, overrides):
+    given = [o for o in overrides if not o.startswith("model")]
+    code, _, error = hires("train", *given, "model=unet")
+    assert code == 2, error
+    assert error.count("\n") == 1
+
+
+def test_a_detector_on_masks_is_refused(hires, shapes_overrides):
+    given = [o for o in shapes_overrides if not o.startswith("model")]
+    code, _, error = hires("train", *given, "model=fcos")
+    assert code == 2, error
+    assert error.count("\n") == 1
