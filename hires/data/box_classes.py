@@ -34,7 +34,7 @@ class BoxClasses:
         self._vocabulary = vocabulary
         entries = _entries(vocabulary, table)
         if not 1 <= len(entries) <= IGNORE:
-            raise SettingError("classes", f"{len(entries)} classes", f"1 to {IGNORE} classes")
+            raise SettingError("data.classes", f"{len(entries)} classes", f"1 to {IGNORE} classes")
         self.names = tuple(entries)
         numbers = {name: self._numbers(name, keys) for name, keys in entries.items()}
         self._indices: dict[int, int] = {}
@@ -42,7 +42,7 @@ class BoxClasses:
             for number in several:
                 if number in self._indices:
                     other = self.names[self._indices[number]]
-                    raise SettingError(f"classes.{name}", self._called(number), f"what is not yet in {other}")
+                    raise SettingError(f"data.classes.{name}", self._called(number), f"what is not yet in {other}")
                 self._indices[number] = index
         firsts = [several[0] if several else 0 for several in numbers.values()]
         self.ids = tuple(firsts) if vocabulary.numbered else tuple(range(1, len(firsts) + 1))
@@ -62,7 +62,7 @@ class BoxClasses:
 
     def _numbers(self, name: str, keys: Sequence[Given]) -> list[int]:
         if not keys:
-            raise SettingError(f"classes.{name}", [], "at least one class of the files")
+            raise SettingError(f"data.classes.{name}", [], "at least one class of the files")
         return [number for key in keys for number in self._matching(name, key)]
 
     def _matching(self, name: str, key: Given) -> list[int]:
@@ -75,7 +75,7 @@ class BoxClasses:
             near = get_close_matches(str(key), known.names.values(), 1)
             listed = ", ".join(f"{called} ({number})" for number, called in known.names.items())
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingError(f"classes.{name}", key, f"{listed or 'numbers, as in the label files'}{hint}")
+            raise SettingError(f"data.classes.{name}", key, f"{listed or 'numbers, as in the label files'}{hint}")
         return matches
 
     def _called(self, number: int) -> str:

@@ -54,15 +54,15 @@ class BoxSource(FileSource):
         return int(self._image_ids[index])
 
     def objects(self, index: int) -> dict[str, np.ndarray]:
-        return self._target(index, Window(0, 0, *self.size(index)))
+        return self._target(index, Window(0, 0, *self.size(index)), masks=False)
 
     def read(self, index: int, window: Window | None = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Image (H, W, C) uint8 and the objects of the window or whole; the image as `pixels` gives it."""
         image = self.pixels(index, window)
         corner = (0, 0) if window is None else (window.y, window.x)
-        return image, self._target(index, Window(*corner, *image.shape[:2]))
+        return image, self._target(index, Window(*corner, *image.shape[:2]), self.instance_masks)
 
-    def _target(self, index: int, window: Window) -> dict[str, np.ndarray]:
+    def _target(self, index: int, window: Window, masks: bool) -> dict[str, np.ndarray]:
         boxes = self._boxes[self._offsets[index] : self._offsets[index + 1]]
         corner, size = np.array([window.x, window.y]), np.array([window.width, window.height])
         low, high = np.maximum(boxes[:, :2], corner), np.minimum(boxes[:, 2:], corner + size)
@@ -75,7 +75,7 @@ class BoxSource(FileSource):
             "ids": self._ids[rows],
             "size": np.array([window.height, window.width], np.int64),
         }
-        if self._segments is not None:
+        if self._segments is not None and masks:
             target["masks"] = self._segments.masks(rows, window)
         return target
 

@@ -47,7 +47,7 @@ class DetectionSource(TrainingSource, Protocol):
     instance_masks: bool
 
     def objects(self, index: int) -> dict[str, np.ndarray]:
-        """The target of the whole image, without reading the image. Raises DataError."""
+        """The target of the whole image but for masks, without reading the image. Raises DataError."""
 
     def image_id(self, index: int) -> int:
         """As in the annotation file; files that name none count from 1."""

@@ -44,8 +44,8 @@ def match_anchors(
 ) -> Tensor:
     """Assigns anchors (A, 4) to the boxes (N, 4) that they overlap most, as RetinaNet and RPN do: (A,) int64.
 
-    Above an IoU of `high` an anchor is a box's, below `low` background, between them IGNORED; with `force` the best
-    anchors of every box count as if above. Background anchors of which half lies in an `ignored` (N,)
+    Above an IoU of `high` an anchor is a box's, below `low` background, between them IGNORED; with `force` the
+    best anchors of every box count as if above. Background anchors of which half lies in an `ignored` (N,)
     box are IGNORED.
     """
     best_iou = torch.zeros(len(anchors), device=anchors.device)

@@ -13,6 +13,7 @@ from hires.interfaces import Batch, ConfigError, DataLimits, Target, View
 from hires.ops.boxes import Detections
 from hires.ops.dense import Choice
 from hires.ops.merge import merge
+from hires.ops.shapes import shapes_of
 from hires.settings import Bounds, Settings
 from hires.tasks.network_task import NetworkTask
 
@@ -48,6 +49,8 @@ class DetectionSettings(Settings):
                 "data.instance_masks: got False, but the model learns masks; "
                 "set data.instance_masks=true, or model=faster_rcnn"
             )
+        if source is not None and network.anchors.to_fit:
+            network.anchors.fit(object_shapes(source))
         return DetectionTask(network=network, loss=self.loss.build(), num_classes=num_classes, settings=self)
 
     def evaluator(self, classes: tuple[str, ...]) -> DetectionEvaluator:
@@ -64,7 +67,10 @@ class DetectionSettings(Settings):
 
 
 class DetectionTask(NetworkTask):
-    """Boxes of objects. Targets are `boxes` (N, 4), `labels` (N,), `ignored` (N,) and `size` (2,): see DetectionSource."""
+    """Boxes of objects. Targets: `boxes` (N, 4), `labels` (N,), `ignored` (N,), `size` (2,), see DetectionSource.
+
+    With instance masks also `masks` (N, H, W) uint8, of the pixels of the sample.
+    """
 
     def __init__(self, *, network: Any, loss: Any, num_classes: int, settings: DetectionSettings):
         super().__init__(network=network, loss=loss)
@@ -83,7 +89,9 @@ class DetectionTask(NetworkTask):
         height, width = batch.images.shape[-2:]
         return self.network.detect(outputs, (height, width), self.settings.choice())
 
-    def stitch(self, size: tuple[int, int], predictions: Iterable[tuple[View, Detections]]) -> Iterator[Detections]:
+    def stitch(
+        self, size: tuple[int, int], predictions: Iterable[tuple[View, Detections]]
+    ) -> Iterator[Detections]:
         """One part: all objects of the image."""
         settings = self.settings
         yield merge(
@@ -113,6 +121,12 @@ class DetectionTask(NetworkTask):
             "size": torch.tensor(image_size),
             **masks,
         }
+
+
+def object_shapes(source: DetectionSource) -> Tensor:
+    """Width and height (N, 2), pixels, of all objects of a source; those that do not count are left out."""
+    images = (source.objects(index) for index in range(len(source)))
+    return shapes_of(torch.cat([torch.from_numpy(found["boxes"][~found["ignored"]]) for found in images]))
 
 
 def filled(boxes: Tensor, size: tuple[int, int]) -> Tensor:

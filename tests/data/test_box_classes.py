@@ -45,13 +45,17 @@ def test_tables(vocabulary, table, names, ids, labels):
 @pytest.mark.parametrize(
     ("vocabulary", "table", "message"),
     [
-        (COCO, {"a": "bu"}, r"classes.a: got 'bu', allowed: dog \(18\), car \(3\), bus \(6\); did you mean bus\?"),
-        (COCO, {"a": 4}, r"classes.a: got 4"),
-        (COCO, {"a": ()}, r"classes.a: got \[\], allowed: at least one"),
-        (COCO, {"a": "car", "b": (6, 3)}, r"classes.b: got '3 \(car\)', allowed: what is not yet in a"),
-        (COCO, {}, "classes: got '0 classes'"),
-        (VOC, {"a": "RBC", "b": "RBC"}, "classes.b: got 'RBC'"),
-        (YOLO, {"a": "car"}, "classes.a: got 'car', allowed: numbers"),
+        (
+            COCO,
+            {"a": "bu"},
+            r"^data.classes.a: got 'bu', allowed: dog \(18\), car \(3\), bus \(6\); did you mean bus\?",
+        ),
+        (COCO, {"a": 4}, r"^data.classes.a: got 4"),
+        (COCO, {"a": ()}, r"^data.classes.a: got \[\], allowed: at least one"),
+        (COCO, {"a": "car", "b": (6, 3)}, r"^data.classes.b: got '3 \(car\)', allowed: what is not yet in a"),
+        (COCO, {}, "^data.classes: got '0 classes'"),
+        (VOC, {"a": "RBC", "b": "RBC"}, "^data.classes.b: got 'RBC'"),
+        (YOLO, {"a": "car"}, "^data.classes.a: got 'car', allowed: numbers"),
     ],
 )
 def test_tables_that_make_no_sense(vocabulary, table, message):

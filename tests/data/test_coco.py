@@ -70,7 +70,7 @@ def test_tables_and_other_categories(folder, settings):
     assert (only["ids"].tolist(), len(only["masks"])) == ([2], 1)
     with pytest.raises(DataError, match=r"all.json: class 3 \(cat\) is none of dog; 1 object"):
         settings(classes=["dog"]).source("train")
-    with pytest.raises(SettingError, match=r"classes.cow: got 'cow', allowed: dog \(8\), cat \(3\)"):
+    with pytest.raises(SettingError, match=r"data.classes.cow: got 'cow', allowed: dog \(8\), cat \(3\)"):
         settings(classes=["cow"]).source("train")
 
 

@@ -63,6 +63,8 @@ class FasterRcnn(DetectionNetwork):
     So a batch draws the same boxes however it is split, as long as nothing else draws (dropout, drop path).
     """
 
+    head: nn.ModuleDict
+
     def __init__(self, *, backbone: Backbone, neck: Neck, anchors: Anchors, head: nn.ModuleDict, settings: Stages):
         super().__init__(backbone=backbone, neck=neck, anchors=anchors, head=head)
         self.settings = settings
@@ -75,7 +77,8 @@ class FasterRcnn(DetectionNetwork):
         limits = settings.evaluation_limits if targets is None else settings.training_limits
         proposals = propose(outputs, extent, limits, settings.nms_iou)
         if targets is None:
-            return Proposed(proposals, *self.head["box"](features, proposals, extent), features)
+            logits, deltas = self.head["box"](features, proposals, extent)
+            return Proposed(proposals, logits, deltas, features)
         return self._judged(features, extent, outputs, proposals, targets)
 
     def dense(self, features: list[Tensor], extent: tuple[int, int]) -> DenseOutputs:
@@ -91,9 +94,12 @@ class FasterRcnn(DetectionNetwork):
         targets: list[Target],
     ) -> TwoStageOutputs:
         anchors, boxes = self._drawn(outputs.anchors, proposals, targets)
-        said = self.head["box"](features, [some.boxes for some in boxes], extent)
-        masks = self.judge_masks(features, boxes, targets, extent)
-        return TwoStageOutputs(judge_anchors(outputs, anchors, targets), judge_boxes(*said, boxes, targets), masks)
+        logits, deltas = self.head["box"](features, [some.boxes for some in boxes], extent)
+        return TwoStageOutputs(
+            anchors=judge_anchors(outputs, anchors, targets),
+            boxes=judge_boxes(logits, deltas, boxes, targets),
+            masks=self.judge_masks(features, boxes, targets, extent),
+        )
 
     @torch.no_grad()
     def _drawn(

@@ -52,8 +52,8 @@ class MaskRcnn(FasterRcnn):
         labels = [target["labels"][some] for target, some in zip(targets, objects, strict=True)]
         logits = self.head["mask"](features, boxes, torch.cat(labels), extent)
         wanted = [
-            masks_in_boxes(target["masks"], *some, MaskHead.side)
-            for target, *some in zip(targets, boxes, objects, strict=True)
+            masks_in_boxes(target["masks"], of_image, found, MaskHead.side)
+            for target, of_image, found in zip(targets, boxes, objects, strict=True)
         ]
         return JudgedMasks(logits.float(), torch.cat(wanted), shares(objects))
 

@@ -66,7 +66,7 @@ class ProposalSettings(Settings):
 
 
 def dense_outputs(said: tuple[list[Tensor], list[Tensor]], anchors: list[Tensor]) -> DenseOutputs:
-    """Maps (B, n, h, w) and (B, 4n, h, w) of every level as logits (B, A, 1) and deltas (B, A, 4) of all anchors."""
+    """Maps (B, n, h, w) and (B, 4n, h, w) of every level as logits (B, A, 1) and deltas (B, A, 4)."""
     logits = [level.permute(0, 2, 3, 1).flatten(1) for level in said[0]]
     deltas = [level.permute(0, 2, 3, 1).flatten(1).unflatten(1, (-1, 4)) for level in said[1]]
     return DenseOutputs(torch.cat(logits, dim=1)[..., None], torch.cat(deltas, dim=1), anchors)
