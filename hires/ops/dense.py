@@ -45,7 +45,9 @@ def candidates(scores: Tensor, choice: Choice) -> Candidates:
     return Candidates(chosen // scores.shape[-1], best, chosen % scores.shape[-1])
 
 
-def suppressed(boxes: Tensor, scores: Tensor, labels: Tensor, extent: tuple[int, int], choice: Choice) -> Detections:
+def suppressed(
+    boxes: Tensor, scores: Tensor, labels: Tensor, extent: tuple[int, int], choice: Choice
+) -> Detections:
     """Boxes (n, 4) clipped to an image of (height, width), without those that a better one of the class covers."""
     boxes = clip_boxes_to_image(boxes.float(), extent)
     keep = batched_nms(boxes, scores.float(), labels, choice.iou)[: choice.most]

@@ -15,7 +15,7 @@ from hires.ops.dense import Choice
 from hires.ops.merge import merge
 from hires.ops.shapes import shapes_of
 from hires.settings import Bounds, Settings
-from hires.tasks.network_task import NetworkTask
+from hires.tasks.network_task import NetworkTask, demand
 
 Share = Annotated[float, Bounds(0, 1)]
 
@@ -44,6 +44,13 @@ class DetectionSettings(Settings):
 
         Raises ConfigError where the network learns masks that the data does not read.
         """
+        if source is not None:
+            demand(
+                source,
+                "objects",
+                "boxes",
+                "data=coco, voc, yolo or xyxy, or a network for masks such as model=unet",
+            )
         if self.instance_masks and source is not None and not source.instance_masks:
             raise ConfigError(
                 "data.instance_masks: got False, but the model learns masks; "

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hires.interfaces import ConfigError
+
 
 class NetworkTask(nn.Module):
     """A network with its loss; images are (B, C, H, W) uint8 or uint16."""
@@ -26,6 +28,12 @@ class NetworkTask(nn.Module):
         """Images of random pixels."""
         shape = (size, len(self.normalize.mean), *image_size)
         return torch.randint(256, shape, dtype=torch.uint8, generator=generator)
+
+
+def demand(source: Any, method: str, wanted: str, instead: str) -> None:
+    """Raises ConfigError for a source of images whose truth is of another kind than the task's."""
+    if not hasattr(source, method):
+        raise ConfigError(f"model: it learns from {wanted}, which this data does not have; choose {instead}")
 
 
 class Normalize(nn.Module):

@@ -14,7 +14,7 @@ from hires.interfaces import Batch, ConfigError, DataLimits, Target, View
 from hires.losses.segmentation import LossSettings, SegmentationLoss, upsample
 from hires.ops.blend import blend
 from hires.settings import Settings
-from hires.tasks.network_task import NetworkTask
+from hires.tasks.network_task import NetworkTask, demand
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class SegmentationSettings(Settings):
         Without it, as in evaluation, such weights are all 1. Raises ConfigError for a number of classes that
         masks cannot hold, and where data and task disagree on what a mask is.
         """
+        if source is not None:
+            demand(source, "mask", "masks", "data=mask_folder, or a detector such as model=fcos")
         if source is not None and source.multilabel != self.multilabel:
             raise ConfigError(
                 f"task.multilabel: got {self.multilabel}, but data.multilabel is {source.multilabel}; "

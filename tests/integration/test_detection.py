@@ -52,7 +52,7 @@ def overrides(boxes, tmp_path) -> list[str]:
         "model=fcos",
         "model.neck.levels=[2,3]",
         "model.neck.extra_levels=0",
-        "model.neck.channels=32",
+        "model.neck.channels=64",
         "model.head_convs=1",
         "backbone.name=test_resnet",
         "backbone.pretrained=false",
@@ -148,7 +148,7 @@ def test_a_resumed_run_ends_in_the_same_bits(hires, overrides, tmp_path, workers
     [
         (["evaluation.metric=AP_50"], "evaluation.metric: got AP_50; did you mean AP50?"),
         (["model.neck.levels=[2,4]"], "model.neck.levels: got [2, 4], allowed: levels in a row"),
-        (["model.neck.channels=48"], "neck.channels: got 48, allowed: multiples of 32"),
+        (["model.neck.channels=48"], "neck.channels: got 48, allowed: multiples of 32 from 64 on"),
         (["evaluation.merge=soft"], "evaluation.merge: got 'soft', allowed: nms, wbf"),
         (["data.window.focus_classes=[discs]"], "did you mean disc?"),
     ],

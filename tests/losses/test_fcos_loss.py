@@ -67,7 +67,11 @@ def test_equals_torchvision():
         [len(level) for level in said.anchors],
     )
     ours = loss_of(said, targets)
-    for name, reference in {"classification": "classification", "box": "bbox_regression", "centerness": "bbox_ctrness"}.items():
+    for name, reference in {
+        "classification": "classification",
+        "box": "bbox_regression",
+        "centerness": "bbox_ctrness",
+    }.items():
         torch.testing.assert_close(ours[name], theirs[reference], rtol=1e-5, atol=1e-6)
 
 
@@ -81,7 +85,13 @@ def test_parts_add_up_to_the_batch():
     assert sum(part["matched"] for part in parts) == whole["matched"]
     total = sum(loss_of(said, targets).values())
     halves = sum(
-        sum(loss(said._replace(logits=said.logits[s], deltas=said.deltas[s], centerness=said.centerness[s]), targets[s], whole).values())
+        sum(
+            loss(
+                said._replace(logits=said.logits[s], deltas=said.deltas[s], centerness=said.centerness[s]),
+                targets[s],
+                whole,
+            ).values()
+        )
         for s in (slice(0, 1), slice(1, 4))
     )
     torch.testing.assert_close(halves, total)

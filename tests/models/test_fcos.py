@@ -16,13 +16,13 @@ from hires.ops.dense import Choice
 from hires.settings import SettingError
 
 SIDE = 256  # of the image: a multiple of the coarsest stride, where torchvision's anchors lie evenly
-NECK = NeckSettings(levels=(2, 3, 4, 5), extra_levels=2, channels=32)
+NECK = NeckSettings(levels=(2, 3, 4, 5), extra_levels=2, channels=64)
 
 
 class Features(nn.Module):
     """The maps of a network's neck, as torchvision wants them."""
 
-    out_channels = 32
+    out_channels = 64
 
     def __init__(self, network):
         super().__init__()
@@ -95,13 +95,15 @@ def test_stages_name_modules(network):
 
 def test_a_level_that_the_backbone_lacks():
     backbone = BackboneSettings("convnext_atto", pretrained=False).build((64, 64))
-    with pytest.raises(ConfigError, match=r"model\.neck\.levels: convnext_atto has no level 1, allowed: \[2, 3, 4, 5\]"):
+    with pytest.raises(
+        ConfigError, match=r"model\.neck\.levels: convnext_atto has no level 1, allowed: \[2, 3, 4, 5\]"
+    ):
         FcosSettings(neck=NeckSettings(levels=(1, 2, 3))).build(backbone, 1)
 
 
 def test_every_parameter_learns_whichever_levels_the_heads_see():
     backbone = BackboneSettings("resnet10t", pretrained=False).build((64, 64))
-    network = FcosSettings(neck=NeckSettings(levels=(2, 3), extra_levels=0, channels=32)).build(backbone, 2)
+    network = FcosSettings(neck=NeckSettings(levels=(2, 3), extra_levels=0, channels=64)).build(backbone, 2)
     outputs = network(torch.randn(2, 3, 64, 64))
     assert [len(level) for level in outputs.anchors] == [16 * 16, 8 * 8]
     (outputs.logits.sum() + outputs.deltas.sum() + outputs.centerness.sum()).backward()

@@ -39,7 +39,7 @@ def arguments(description: str | None, out: str) -> argparse.ArgumentParser:
 
 
 def our_loop(task: Any, samples: list[Sample], steps: int, folder: Path) -> Callable[[], None]:
-    """A function that trains one block of steps by `Trainer`: logs, writes metrics.jsonl, sets the learning rate."""
+    """A function that trains one block of steps by `Trainer`, which logs and sets the learning rate."""
     fabric = make_fabric("cpu", "32-true")
     raw = OptimizerSettings().build(task)
     optimizer = fabric.setup_optimizers(raw)

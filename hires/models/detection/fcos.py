@@ -11,9 +11,8 @@ from torchvision.models.detection.fcos import FCOSHead
 from hires.interfaces import Target
 from hires.models.backbone import Backbone
 from hires.models.detection.anchors import Anchors
-from hires.models.detection.network import DetectionNetwork, DetectionNetworkSettings
-from hires.ops.boxes import Detections
-from hires.ops.dense import Choice, DenseOutputs, candidates, split_levels, suppressed
+from hires.models.detection.network import DenseNetwork, DetectionNetworkSettings
+from hires.ops.dense import DenseOutputs
 from hires.settings import Bounds, SettingError
 
 
@@ -25,8 +24,8 @@ class FcosSettings(DetectionNetworkSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.neck.channels % 32:  # the heads' own norms have 32 groups
-            raise SettingError("neck.channels", self.neck.channels, "multiples of 32")
+        if self.neck.channels % 32 or self.neck.channels < 64:  # the heads' own norms have 32 groups
+            raise SettingError("neck.channels", self.neck.channels, "multiples of 32 from 64 on")
 
     def network(self, backbone: Backbone, num_classes: int) -> "Fcos":
         neck = self.neck.build(backbone)
@@ -35,7 +34,7 @@ class FcosSettings(DetectionNetworkSettings):
         return Fcos(backbone=backbone, neck=neck, anchors=anchors, head=head)
 
 
-class Fcos(DetectionNetwork):
+class Fcos(DenseNetwork):
     """An anchor is the square of side `stride` around a point; deltas are distances to the sides in that unit."""
 
     def forward(self, x: Tensor, targets: list[Target] | None = None) -> DenseOutputs:
@@ -47,22 +46,9 @@ class Fcos(DetectionNetwork):
             centerness=said["bbox_ctrness"][..., 0],
         )
 
-    def detect(self, outputs: DenseOutputs, extent: tuple[int, int], choice: Choice) -> list[Detections]:
+    def scores(self, outputs: DenseOutputs) -> Tensor:
         assert outputs.centerness is not None
-        scores = torch.sqrt(outputs.logits.float().sigmoid() * outputs.centerness.float().sigmoid()[..., None])
-        return [
-            self._detect(score, deltas.float(), outputs.anchors, extent, choice)
-            for score, deltas in zip(scores, outputs.deltas, strict=True)
-        ]
+        return torch.sqrt(outputs.logits.float().sigmoid() * outputs.centerness.float().sigmoid()[..., None])
 
-    def _detect(
-        self, scores: Tensor, deltas: Tensor, anchors: list[Tensor], extent: tuple[int, int], choice: Choice
-    ) -> Detections:
-        coder, found = BoxLinearCoder(normalize_by_size=True), []
-        for level, score, delta in zip(
-            anchors, split_levels(scores, anchors), split_levels(deltas, anchors), strict=True
-        ):
-            best = candidates(score, choice)
-            found.append((coder.decode(delta[best.anchors], level[best.anchors]), best.scores, best.labels))
-        boxes, scores, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return suppressed(boxes, scores, labels, extent, choice)
+    def decode(self, deltas: Tensor, anchors: Tensor) -> Tensor:
+        return BoxLinearCoder(normalize_by_size=True).decode(deltas, anchors)

@@ -35,7 +35,9 @@ class NeckSettings(Settings):
 
     def build(self, backbone: Backbone) -> "Neck":
         """The neck of a backbone. Raises ConfigError for a level that it does not have."""
-        return Neck(backbone, self.levels, extra_levels=self.extra_levels, extra=self.extra, channels=self.channels)
+        return Neck(
+            backbone, self.levels, extra_levels=self.extra_levels, extra=self.extra, channels=self.channels
+        )
 
 
 class Neck(nn.Module):
@@ -45,7 +47,9 @@ class Neck(nn.Module):
     strided convolutions of the top level, or every other pixel of it.
     """
 
-    def __init__(self, backbone: Backbone, levels: tuple[int, ...], *, extra_levels: int, extra: str, channels: int):
+    def __init__(
+        self, backbone: Backbone, levels: tuple[int, ...], *, extra_levels: int, extra: str, channels: int
+    ):
         super().__init__()
         missing = [level for level in levels if 2**level not in backbone.strides]
         if missing:
