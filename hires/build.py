@@ -119,7 +119,8 @@ def make_plan(recipe: Recipe) -> MemoryPlan:
 def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int) -> Routine:
     """What happens at which step of a training. Raises ConfigError for a metric that no evaluation gives."""
     settings, metric = recipe.trainer, recipe.evaluation.metric or recipe.task.metric
-    known = recipe.task.evaluator(classes).compute()
+    evaluator = recipe.task.evaluator(classes)
+    known = [name for name in evaluator.compute() if name not in evaluator.no_goals]
     if metric not in known:
         near = get_close_matches(metric, known, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]}?" if near else ","
@@ -151,7 +152,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     recipe = read_recipe(runs.with_given(runs.load_config(run_dir), cfg))
     if not recipe.data.has_split(cfg.split):
         named = ", ".join(split for split in ("train", "val", "test") if recipe.data.has_split(split))
-        raise ConfigError(f"split: got {cfg.split}, but the run's data.splits names images for {named} only")
+        raise ConfigError(f"split: got {cfg.split}, but the data of the run has images for {named} only")
     source = recipe.data.source(cfg.split)
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
     state = read(checkpoint)
@@ -163,7 +164,12 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         metrics = make_evaluation(recipe, source, fabric, display.evaluating)(task)
     show_metrics(console, metrics)
     folder = run_dir / "evaluate" / f"{cfg.split}-{checkpoint.stem}"
-    outcome = {**result("evaluate", run_dir, metrics), "evaluation": asdict(recipe.evaluation)}
+    outcome = {
+        **result("evaluate", run_dir, metrics),
+        "split": cfg.split,
+        "checkpoint": str(checkpoint),
+        "evaluation": asdict(recipe.evaluation),
+    }
     write_json(folder / "result.json", outcome)
     write_text(folder / "classes.csv", class_table(metrics))
     log.info("Done: %s", folder)

@@ -17,8 +17,12 @@ IGNORE = 255
 """The mask value that no loss and no metric counts: padding, unlabelled pixels."""
 
 Target = dict[str, Tensor]
-"""The truth of one sample. Segmentation: `mask`, (H, W) uint8: class indices, or bit c for
-class c where a pixel may have several; IGNORE where nothing counts."""
+"""The truth of one sample.
+
+Segmentation: `mask`, (H, W) uint8: class indices, or bit c for class c where a pixel may have several; IGNORE
+where nothing counts. Detection: `boxes` (N, 4) float32 x1 y1 x2 y2 in pixels, `labels` (N,) int64 class indices,
+`ignored` (N,) bool where an object is neither to be found nor background, `size` (2,) int64 height and width, and
+with instance masks `masks` (N, H, W) uint8."""
 
 
 class Window(NamedTuple):
@@ -123,7 +127,9 @@ class Task(Protocol):
 
 
 class Evaluator(Protocol):
-    """Accumulates one data set's score in memory that does not grow with the images."""
+    """Accumulates one data set's score; keeps no images and no masks of whole images."""
+
+    no_goals: tuple[str, ...]  # metrics by which no checkpoint can be best: more of them is not better
 
     def reset(self) -> None: ...
 

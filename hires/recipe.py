@@ -39,12 +39,12 @@ class Recipe:
     data: DataSettings
     backbone: BackboneSettings
     model: Any
+    evaluation: EvaluationSettings  # before the task, which takes over some of its values
     task: Any
     augmentation: Augment
     optimizer: OptimizerSettings
     scheduler: SchedulerSettings
     trainer: TrainerSettings
-    evaluation: EvaluationSettings
     memory: FixedPlanner
 
     @property

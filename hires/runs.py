@@ -204,11 +204,20 @@ def weights_path(given: str) -> Path:
 
 
 def with_given(cfg: DictConfig, given: DictConfig) -> DictConfig:
-    """A run's configuration with the values that an evaluation gives, where they are not null."""
+    """A run's configuration with the values that an evaluation gives, where they are not null.
+
+    Raises ConfigError for a size that its views do not have.
+    """
     if given.data_dir is not None:
         cfg.data_dir = given.data_dir
     for group in ("data", "evaluation", "trainer"):
         for key, value in given[group].items():
             if value is not None:
                 cfg[group][key] = value
+    idle, used = ("image_size", "window") if cfg.evaluation.fit == "window" else ("window", "image_size")
+    if given.evaluation[idle] is not None:
+        raise ConfigError(
+            f"evaluation.{idle}: got {given.evaluation[idle]}, allowed: null with evaluation.fit="
+            f"{cfg.evaluation.fit}, whose size is evaluation.{used}"
+        )
     return cfg

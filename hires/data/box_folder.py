@@ -71,9 +71,9 @@ class BoxSettings(SplitSettings):
 
 
 def _with_labels(given: AnnotatedImages, labels: np.ndarray, keep_others: bool) -> tuple[Objects, Segments | None]:
-    """The objects with class indices; those of unlisted classes (-1) are ignored, or left out."""
+    """The objects with class indices; those of unlisted classes (-1) are ignored as any class, or left out."""
     listed = labels >= 0
-    objects = given.objects._replace(classes=np.maximum(labels, 0), ignored=given.objects.ignored | ~listed)
+    objects = given.objects._replace(classes=labels, ignored=given.objects.ignored | ~listed)
     if keep_others:
         return objects, given.segments
     return objects.take(listed), given.segments.take(np.flatnonzero(listed)) if given.segments else None

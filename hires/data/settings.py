@@ -37,10 +37,10 @@ class DetectionSource(TrainingSource, Protocol):
     """A TrainingSource whose target is the objects that overlap the window (or all of the image).
 
     `boxes` (N, 4) float32 x1 y1 x2 y2, pixels of the window, reaching beyond it where the object does; `labels`
-    (N,) int64 class indices; `ignored` (N,) bool, of crowds and the like that count neither way; `areas` (N,)
-    float32, the annotated area of the whole object, pixels; `ids` (N,) int64, as in the annotation file;
-    `size` (2,) int64 height and width of the window. With `instance_masks` also `masks`, (N,) of
-    `hires.ops.instances.InstanceMask`.
+    (N,) int64 class indices; `ignored` (N,) bool, of crowds and the like that count neither way, whose label may
+    be -1, no class of the table; `areas` (N,) float32, the annotated area of the whole object, pixels; `ids` (N,)
+    int64, as in the annotation file; `size` (2,) int64 height and width of the window. With `instance_masks` also
+    `masks`, (N,) of `hires.ops.instances.InstanceMask`.
     """
 
     category_ids: tuple[int, ...]  # of the classes, as in the annotation file
@@ -83,6 +83,10 @@ class DataSettings(Settings, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.window.negatives is not None and self.fit == "resize":
+            raise SettingError(
+                "window.negatives", self.window.negatives, "null with fit=resize: no windows are placed"
+            )
         if self.mosaic > 0 and self.fit == "resize":
             raise SettingError("mosaic", self.mosaic, "0 with fit=resize, which shows whole images")
         if self.scale is None:

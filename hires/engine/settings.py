@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from hires.ops.choices import Count, DetectionChoices
 from hires.settings import Bounds, SettingError, Settings
 
-Count = Annotated[int, Bounds(1)]
 Precision = Literal["32-true", "bf16-mixed", "16-mixed"]
 Accelerator = Literal["auto", "cpu", "cuda"]
-Share = Annotated[float, Bounds(0, 1)]
 Side = Annotated[int, Bounds(32)]
 
 
@@ -33,12 +32,9 @@ class TrainerSettings(Settings):
         return self.max_steps or self.max_epochs * steps_per_epoch
 
 
-@dataclass(frozen=True)
-class EvaluationSettings(Settings):
-    """How whole images are evaluated, and how often during training.
-
-    What follows `tta` concerns detection; its task takes them over.
-    """
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings(DetectionChoices):
+    """How whole images are evaluated, and how often during training."""
 
     every: str | Count | None = "1ep"
     metric: str | None = None  # None: the task's own
@@ -50,16 +46,12 @@ class EvaluationSettings(Settings):
     statistics: Literal["window", "image"] = "window"
     whole_image: bool = False  # one more view: the whole image, scaled to fit
     tta: tuple[Literal["hflip", "vflip"] | Annotated[float, Bounds(0.1, 10)], ...] = ()
-    score_threshold: Share = 0.05
-    candidates: Count = 1000
-    nms_iou: Share = 0.6
-    merge: Literal["nms", "wbf"] = "nms"
-    max_detections: Count = 300
-    size_limits: tuple[float, float] = (32.0, 96.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.interval(1)
+        if self.fit == "resize" and self.whole_image:
+            raise SettingError("whole_image", True, "false with fit=resize, which shows nothing else")
         if self.fit == "resize" and any(not isinstance(entry, str) for entry in self.tta):
             raise SettingError("tta", list(self.tta), "hflip, vflip; scales need fit=window")
 

@@ -28,6 +28,8 @@ class DetectionEvaluator:
     Only packed arrays and run lengths are kept of an image.
     """
 
+    no_goals = ("confidence", "empty_images", "false_positives_per_empty_image")
+
     def __init__(
         self,
         classes: tuple[str, ...],
@@ -46,7 +48,7 @@ class DetectionEvaluator:
         self.records: list[ImageRecord] = []
 
     def update(self, part: Detections, target: Mapping[str, np.ndarray]) -> None:
-        found = strongest(part, self.max_detections)
+        found, target = strongest(part, self.max_detections), self._of_every_class(target)
         height, width = (int(side) for side in target["size"])
         truth_rles: list[bytes] = []
         found_rles: list[bytes] = []
@@ -67,6 +69,16 @@ class DetectionEvaluator:
                 found_rles,
             )
         )
+
+    def _of_every_class(self, target: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """The target with each ignored object of no class (-1) in every class."""
+        count, other = len(self.classes), np.flatnonzero(target["labels"] < 0)
+        if not len(other):
+            return target
+        index = np.concatenate([np.flatnonzero(target["labels"] >= 0), np.repeat(other, count)])
+        repeated = {name: target[name][index] for name in target if name != "size"}
+        repeated["labels"][-len(other) * count :] = np.tile(np.arange(count), len(other))
+        return {**repeated, "size": target["size"]}
 
     def compute(self) -> dict[str, float]:
         self._warn_of_crowded_images()

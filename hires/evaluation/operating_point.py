@@ -8,7 +8,7 @@ import numpy as np
 from hires.evaluation.coco import ImageRecord
 
 _IOU = 0.5
-MISS, HIT, IGNORED = 0, 1, 2
+FALSE_ALARM, HIT, NEITHER = 0, 1, 2
 """What a detection is: a false alarm, a hit, or one on an ignored object, which counts neither way."""
 
 
@@ -28,7 +28,7 @@ def best_point(scores: np.ndarray, verdicts: np.ndarray, objects: int) -> Operat
     """
     if not objects:
         return OperatingPoint(*[float("nan")] * 4)
-    counted = verdicts != IGNORED
+    counted = verdicts != NEITHER
     order = np.argsort(-scores[counted], kind="stable")
     scores, hits = scores[counted][order], np.cumsum(verdicts[counted][order] == HIT)
     if not len(hits) or not hits[-1]:
@@ -66,7 +66,7 @@ def _matched(overlaps: np.ndarray, ignored: np.ndarray) -> np.ndarray:
             taken = len(free) - 1 - free[::-1].argmax()  # the last of equals, as in COCO
             result[index], enough[index + 1 :, taken] = HIT, 0
         elif enough[index].any():
-            result[index] = IGNORED
+            result[index] = NEITHER
     return result
 
 
@@ -89,7 +89,7 @@ def false_alarms(
     """
     least = -np.inf if np.isnan(confidence) else confidence
     counts = [
-        np.count_nonzero((part == MISS) & (record.scores >= least))
+        np.count_nonzero((part == FALSE_ALARM) & (record.scores >= least))
         for record, part in zip(records, judged, strict=True)
         if record.ignored.all()
     ]

@@ -22,6 +22,8 @@ class SegmentationEvaluator:
     `majority_mIoU` is what predicting the most frequent class everywhere would score.
     """
 
+    no_goals = ("majority_mIoU",)
+
     def __init__(self, classes: tuple[str, ...]):
         self.classes = classes
         self.reset()

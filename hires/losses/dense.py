@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torchvision.models.detection._utils import BoxCoder, BoxLinearCoder
 from torchvision.ops import generalized_box_iou_loss, sigmoid_focal_loss
 
 from hires.interfaces import Target
-from hires.ops.dense import DenseOutputs
+from hires.ops.dense import OFFSETS, SIDES, DenseOutputs
 from hires.ops.matching import IGNORED, match_anchors, match_points
 from hires.settings import Bounds, SettingError, Settings
 
@@ -75,7 +74,10 @@ class DenseLoss(nn.Module, ABC):
 
     def normalizers(self, targets: list[Target], anchors_of: AnchorsOf) -> dict[str, Tensor]:
         """Matched anchors of these targets; those of disjoint lists add up."""
-        matched = [self.match(_anchors(target, anchors_of), target) for target in targets]
+        sizes = [tuple(target["size"].tolist()) for target in targets]
+        device = targets[0]["boxes"].device
+        anchors = {size: [level.to(device) for level in anchors_of(size)] for size in set(sizes)}
+        matched = [self.match(anchors[size], target) for size, target in zip(sizes, targets, strict=True)]
         return {"matched": torch.stack([(m >= 0).sum() for m in matched]).sum()}
 
     def forward(
@@ -105,7 +107,7 @@ class FcosLoss(DenseLoss):
 
     def __init__(self, settings: FcosLossSettings):
         super().__init__(settings.focal_alpha, settings.focal_gamma, settings.classification)
-        self.settings, self.coder = settings, BoxLinearCoder(normalize_by_size=True)
+        self.settings = settings
 
     def match(self, anchors: list[Tensor], target: Target) -> Tensor:
         return match_points(anchors, target["boxes"], target["ignored"], self.settings.center_radius)
@@ -113,8 +115,8 @@ class FcosLoss(DenseLoss):
     def of_matched(self, outputs: DenseOutputs, index: tuple[Tensor, ...], boxes: Tensor) -> dict[str, Tensor]:
         assert outputs.centerness is not None
         anchors = torch.cat(outputs.anchors)[index[1]]
-        found = self.coder.decode(outputs.deltas[index].float(), anchors)
-        truth = centerness(self.coder.encode(anchors, boxes))
+        found = SIDES.decode(outputs.deltas[index].float(), anchors)
+        truth = centerness(SIDES.encode(anchors, boxes))
         said = outputs.centerness[index].float()
         return {
             "box": self.settings.box * generalized_box_iou_loss(found, boxes, reduction="sum"),
@@ -128,7 +130,7 @@ class RetinaNetLoss(DenseLoss):
 
     def __init__(self, settings: RetinaNetLossSettings):
         super().__init__(settings.focal_alpha, settings.focal_gamma, settings.classification)
-        self.settings, self.coder = settings, BoxCoder((1.0, 1.0, 1.0, 1.0))
+        self.settings = settings
 
     def match(self, anchors: list[Tensor], target: Target) -> Tensor:
         low, high = self.settings.background_iou, self.settings.object_iou
@@ -140,8 +142,8 @@ class RetinaNetLoss(DenseLoss):
 
     def _box(self, deltas: Tensor, anchors: Tensor, boxes: Tensor) -> Tensor:
         if self.settings.box_loss == "giou":
-            return generalized_box_iou_loss(self.coder.decode_single(deltas, anchors), boxes, reduction="sum")
-        wanted = self.coder.encode_single(boxes, anchors)
+            return generalized_box_iou_loss(OFFSETS.decode_single(deltas, anchors), boxes, reduction="sum")
+        wanted = OFFSETS.encode_single(boxes, anchors)
         beta = SMOOTH if self.settings.box_loss == "smooth_l1" else 0.0
         return F.smooth_l1_loss(deltas, wanted, reduction="sum", beta=beta)
 
@@ -150,8 +152,3 @@ def centerness(sides: Tensor) -> Tensor:
     """How central a point is, (n,) from 0 to 1, by its distances (n, 4) to left, top, right and bottom."""
     across, down = sides[:, [0, 2]], sides[:, [1, 3]]
     return torch.sqrt(across.amin(1) / across.amax(1) * (down.amin(1) / down.amax(1)))
-
-
-def _anchors(target: Target, anchors_of: AnchorsOf) -> list[Tensor]:
-    height, width = target["size"].tolist()
-    return [level.to(target["boxes"].device) for level in anchors_of((height, width))]

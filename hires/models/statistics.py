@@ -1,5 +1,6 @@
 """Statistics of GroupNorm over a whole image, where its windows alone would each have their own."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,21 +31,28 @@ def image_statistics(module: nn.Module, look: Callable[[], None]) -> Iterator[No
 
 
 class _Layer:
-    """Mean and mean square of each group of a GroupNorm, and the output that follows from them."""
+    """Mean and mean square of each group of a GroupNorm, and the output that follows from them.
+
+    A layer that several levels of a pyramid share has those of each; their size tells the levels apart.
+    """
 
     def __init__(self, norm: nn.GroupNorm):
-        self.norm, self.samples = norm, 0
-        self.moments: Tensor | float = 0.0
+        self.norm = norm
+        self.samples: Counter[torch.Size] = Counter()
+        self.moments: dict[torch.Size, Tensor] = {}
 
     def record(self, norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        size = inputs[0].shape[2:]
         groups = inputs[0].float().reshape(len(inputs[0]), self.norm.num_groups, -1)
-        self.moments = self.moments + torch.stack([groups.mean(2), groups.square().mean(2)]).sum(1)
-        self.samples += len(groups)
+        moments = torch.stack([groups.mean(2), groups.square().mean(2)]).sum(1)
+        self.moments[size] = self.moments[size] + moments if size in self.moments else moments
+        self.samples[size] += len(groups)
 
     def replace(self, norm: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Any:
-        if not self.samples:
+        size = next(iter(self.moments)) if len(self.moments) == 1 else inputs[0].shape[2:]
+        if size not in self.moments:
             return output
-        mean, square = (self.moments / self.samples).repeat_interleave(  # type: ignore[union-attr]
+        mean, square = (self.moments[size] / self.samples[size]).repeat_interleave(
             self.norm.num_channels // self.norm.num_groups, dim=1
         )
         scale = ((square - mean.square()).clamp_min(0) + self.norm.eps).rsqrt() * self.norm.weight

@@ -1,1 +1,1 @@
-"""Pure functions on windows, padding and overlapping predictions."""
+"""Functions on windows, padding, boxes and overlapping predictions; they keep nothing."""

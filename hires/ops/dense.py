@@ -5,9 +5,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torchvision.models.detection._utils import BoxCoder, BoxLinearCoder
 from torchvision.ops import batched_nms, clip_boxes_to_image
 
 from hires.ops.boxes import Detections
+
+SIDES = BoxLinearCoder(normalize_by_size=True)
+"""Deltas are the distances from an anchor's centre to the sides, in sides of the anchor."""
+OFFSETS = BoxCoder((1.0, 1.0, 1.0, 1.0))
+"""Deltas are the way to the centre in sides of the anchor, and the logarithms of the ratios of the sides."""
 
 
 class DenseOutputs(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,29 +11,21 @@ from hires.data.settings import DetectionSource
 from hires.evaluation.detection import DetectionEvaluator
 from hires.interfaces import Batch, ConfigError, DataLimits, Target, View
 from hires.ops.boxes import Detections
+from hires.ops.choices import DetectionChoices
 from hires.ops.dense import Choice
 from hires.ops.merge import merge
 from hires.ops.shapes import shapes_of
-from hires.settings import Bounds, Settings
 from hires.tasks.network_task import NetworkTask, demand
-
-Share = Annotated[float, Bounds(0, 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectionSettings(Settings):
+class DetectionSettings(DetectionChoices):
     """How a detector is trained, and how its detections are chosen, merged and scored.
 
     Everything but `loss` follows the keys of the same names in `evaluation`.
     """
 
     loss: Any  # the settings of the loss that belongs to the model
-    score_threshold: Share = 0.05
-    candidates: Annotated[int, Bounds(1)] = 1000
-    nms_iou: Share = 0.6
-    merge: Literal["nms", "wbf"] = "nms"
-    max_detections: Annotated[int, Bounds(1)] = 300
-    size_limits: tuple[float, float] = (32.0, 96.0)
     instance_masks: bool = False  # objects have masks, which are learnt and scored
 
     metric = "AP"
@@ -53,8 +45,8 @@ class DetectionSettings(Settings):
             )
         if self.instance_masks and source is not None and not source.instance_masks:
             raise ConfigError(
-                "data.instance_masks: got False, but the model learns masks; "
-                "set data.instance_masks=true, or model=faster_rcnn"
+                "model: it learns masks of objects, which this data does not read; choose data=coco or demo_boxes "
+                "with data.instance_masks=true, or model=faster_rcnn"
             )
         if source is not None and network.anchors.to_fit:
             network.anchors.fit(object_shapes(source))
@@ -110,15 +102,15 @@ class DetectionTask(NetworkTask):
         )
 
     def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
-        """Random pixels, and as many objects as an image may have, of all sizes."""
+        """Random pixels, and as many objects as an image may have, from one pixel to the whole image."""
         generator = torch.Generator().manual_seed(0)
         images = self.random_images(size, image_size, generator)
         return Batch(images, [self._example_target(image_size, limits.max_objects, generator) for _ in images])
 
     def _example_target(self, image_size: tuple[int, int], objects: int, generator: torch.Generator) -> Target:
         extent = torch.tensor(image_size[::-1]).float()
-        corners = torch.rand(objects, 2, generator=generator) * 0.9 * extent
-        sides = 0.1 * extent * torch.rand(objects, 2, generator=generator) + 1
+        sides = extent ** torch.rand(objects, 2, generator=generator)  # as many small as large ones
+        corners = torch.rand(objects, 2, generator=generator) * (extent - sides)
         boxes = torch.cat([corners, torch.minimum(corners + sides, extent)], dim=1)
         masks = {"masks": filled(boxes, image_size)} if self.settings.instance_masks else {}
         return {

@@ -200,7 +200,7 @@ def test_tables_in_the_settings(folder, yolo):
     assert labels(classes={0: "a", 1: "b", 2: "c"})[0] == [0, 1, 2]
     assert labels(classes={"large": 2, "small": [0, 1]})[0] == [1, 1, 0]
     assert labels(classes={"b": 1}, unlisted="drop") == ([0], [False])
-    assert labels(classes={"b": 1}, unlisted="ignore") == ([0, 0, 0], [True, False, True])
+    assert labels(classes={"b": 1}, unlisted="ignore") == ([-1, 0, -1], [True, False, True])
     with pytest.raises(DataError, match="a.txt: class 0 is none of b; 1 object"):
         labels(classes={"b": 1})
     with pytest.raises(SettingError, match="classes"):

@@ -304,3 +304,14 @@ def test_reset_forgets(capsys):
     evaluator.update(detections([BOX], [0.9]), target([BOX]))
     assert evaluator.compute()["AP"] == 1
     assert capsys.readouterr() == ("", "")
+
+
+def test_ignored_objects_of_no_class_forgive_every_class():
+    evaluator = DetectionEvaluator(CLASSES)
+    truth = target([[0, 0, 10, 10], [50, 50, 90, 90]], labels=[0, -1], ignored=[False, True])
+    found = detections([[0, 0, 10, 10], [55, 55, 85, 85], [60, 50, 80, 90]], [0.5, 0.9, 0.8], [0, 1, 0])
+    evaluator.update(found, truth)
+    scores = evaluator.compute()
+    assert (scores["AP/a"], scores["precision"], scores["recall"]) == (pytest.approx(1), 1, 1)
+    assert math.isnan(scores["AP/b"])
+    assert truth["labels"].tolist() == [0, -1]

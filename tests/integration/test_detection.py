@@ -127,8 +127,64 @@ def test_other_training_samples(run, more):
     assert (run(*more) / "result.json").exists()
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_resumed_run_ends_in_the_same_bits(hires, overrides, tmp_path, workers):
+OTHERS = {
+    "retinanet": ["model=retinanet", "model.anchors.fit=true", "model.head_norm=group"],
+    "faster_rcnn": ["model=faster_rcnn", "model.regions.samples=16", "model.regions.hidden=32"],
+}
+
+
+def with_model(overrides: list[str], name: str) -> list[str]:
+    """The overrides with another model than FCOS."""
+    kept = [
+        o for o in overrides if not o.startswith(("model=", "model.neck.levels", "model.neck.extra", "model.head"))
+    ]
+    return [*kept, *OTHERS[name]]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_detectors(hires, overrides, tmp_path, name):
+    given = with_model(overrides, name)
+    code, _, error = hires("train", *given, "trainer.max_steps=2", "micro_batch_size=3", "evaluation.window=96")
+    assert code == 0, error
+    trained = metrics(tmp_path / "run")
+    assert trained["AP50"] >= 0
+    code, _, error = hires("evaluate", f"run={tmp_path / 'run'}", "checkpoint=last")
+    assert code == 0, error
+    assert metrics(tmp_path / "run" / "evaluate" / "val-last") == trained
+
+
+def test_instance_masks(hires, tmp_path):
+    """From the demo's JSON to `mask_AP`; the data reads masks because the model wants them."""
+    code, _, error = hires(
+        "train",
+        "data=demo_boxes",
+        f"data.root={tmp_path / 'demo'}",
+        "data.generator={size: 160, train: 2, val: 1, test: 1}",
+        "data.workers=0",
+        "model=mask_rcnn",
+        "model.neck.channels=16",
+        "model.mask_channels=8",
+        "model.mask_convs=1",
+        "model.regions.hidden=16",
+        "model.regions.samples=16",
+        "backbone.name=test_resnet",
+        "backbone.pretrained=false",
+        "image_size=96",
+        "batch_size=2",
+        "trainer.max_steps=2",
+        "trainer.accelerator=cpu",
+        "evaluation.every=null",
+        f"run_dir={tmp_path / 'run'}",
+    )
+    assert code == 0, error
+    assert {"mask_AP", "mask_AP50/pit", "AP50/pit"} <= set(metrics(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("name", "workers"), [("fcos", 0), ("fcos", 2), ("faster_rcnn", 0)])
+def test_a_resumed_run_ends_in_the_same_bits(hires, overrides, tmp_path, name, workers):
+    """Also where boxes are drawn at random."""
+    overrides = overrides if name == "fcos" else with_model(overrides, name)
+
     def state(name, *more):
         given = [o for o in overrides if not o.startswith("run_dir=")]
         settings = [f"run_dir={tmp_path / name}", f"data.workers={workers}", "trainer.ema_decay=0.9"]
@@ -149,6 +205,9 @@ def test_a_resumed_run_ends_in_the_same_bits(hires, overrides, tmp_path, workers
         (["evaluation.metric=AP_50"], "evaluation.metric: got AP_50; did you mean AP50?"),
         (["model.neck.levels=[2,4]"], "model.neck.levels: got [2, 4], allowed: levels in a row"),
         (["model.neck.channels=48"], "neck.channels: got 48, allowed: multiples of 32 from 64 on"),
+        (["evaluation.size_limits=[96,32]"], "evaluation.size_limits: got [96.0, 32.0], allowed: [low, high]"),
+        (["evaluation.metric=confidence"], "evaluation.metric: got confidence"),
+        (["data.fit=resize", "data.window.negatives=0.2"], "data.window.negatives: got 0.2, allowed: null"),
         (["evaluation.merge=soft"], "evaluation.merge: got 'soft', allowed: nms, wbf"),
         (["data.window.focus_classes=[discs]"], "did you mean disc?"),
     ],
@@ -165,6 +224,7 @@ def test_a_mask_network_on_boxes_is_refused(hires, overrides):
     given = [o for o in overrides if not o.startswith("model")]
     code, _, error = hires("train", *given, "model=unet")
     assert code == 2, error
+    assert error.startswith("model: it learns from masks, which this data does not have; choose data=mask_folder")
     assert error.count("\n") == 1
 
 
@@ -172,4 +232,26 @@ def test_a_detector_on_masks_is_refused(hires, shapes_overrides):
     given = [o for o in shapes_overrides if not o.startswith("model")]
     code, _, error = hires("train", *given, "model=fcos")
     assert code == 2, error
+    assert error.startswith("model: it learns from boxes, which this data does not have; choose data=coco")
     assert error.count("\n") == 1
+
+
+def test_a_size_that_the_views_do_not_have_is_refused(run, hires):
+    run_dir = run()
+    code, _, error = hires("evaluate", f"run={run_dir}", "evaluation.fit=resize", "evaluation.window=96")
+    assert code == 2, error
+    assert "evaluation.window: got 96, allowed: null with evaluation.fit=resize" in error
+    code, _, error = hires("evaluate", f"run={run_dir}", "evaluation.image_size=96")
+    assert code == 2, error
+    assert "evaluation.image_size: got 96" in error
+
+
+def test_weights_of_other_levels_bring_no_anchors(run, hires, overrides, tmp_path):
+    """Points of FCOS follow from its own levels, whatever run its weights come from."""
+    first = run()
+    given = [o for o in overrides if not o.startswith(("run_dir=", "model.neck.levels"))]
+    more = ["model.neck.levels=[3,4]", f"init_from={first}", f"run_dir={tmp_path / 'second'}"]
+    code, _, error = hires("train", *given, *more)
+    assert code == 0, error
+    state = torch.load(tmp_path / "second" / "checkpoints" / "last.pt", weights_only=True)["task"]
+    assert not any("anchors" in name for name in state)

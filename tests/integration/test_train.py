@@ -47,6 +47,8 @@ def test_evaluate_repeats_the_evaluation_of_the_training(run, hires):
     trained = json.loads((run_dir / "result.json").read_text())
     again = json.loads((run_dir / "evaluate" / "val-last" / "result.json").read_text())
     assert again["metrics"] == trained["metrics"]
+    assert again["split"] == "val"
+    assert again["checkpoint"].endswith("last.pt")
     table = (run_dir / "evaluate" / "val-last" / "classes.csv").read_text().splitlines()
     assert table[0] == "class,IoU,Dice"
     assert [row.split(",")[0] for row in table[1:]] == ["background", "disc", "bar"]

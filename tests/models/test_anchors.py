@@ -36,7 +36,7 @@ def test_boxes_get_anchors(anchors, caplog):
 
 def test_checkpoints_carry_them(anchors):
     anchors.fit(thin(50))
-    other = AnchorSettings().build(STRIDES)
+    other = AnchorSettings(fit=True).build(STRIDES)
     other.load_state_dict(anchors.state_dict())
     for ours, theirs in zip(anchors([(2, 2), (1, 1), (1, 1)]), other([(2, 2), (1, 1), (1, 1)]), strict=True):
         assert torch.equal(ours, theirs)

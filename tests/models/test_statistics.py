@@ -52,3 +52,16 @@ def test_afterwards_it_is_as_before_also_after_an_error():
 
 def look():
     raise RuntimeError("look")
+
+
+@torch.inference_mode()
+def test_levels_that_share_a_layer_keep_their_own():
+    """The heads of a detector run on every level of a pyramid."""
+    norm = nn.GroupNorm(1, 2, eps=0)
+    fine = torch.tensor([1.0, 3.0]).view(2, 1, 1, 1).expand(2, 2, 4, 4)
+    coarse = 10 * torch.tensor([1.0, 3.0]).view(2, 1, 1, 1).expand(2, 2, 2, 2)
+    with image_statistics(
+        norm, lambda: [(norm(level[None, 0]), norm(level[None, 1])) for level in (fine, coarse)]
+    ):
+        for level in (fine, coarse):
+            torch.testing.assert_close(norm(level)[:, 0, 0, 0], torch.tensor([-1.0, 1.0]))

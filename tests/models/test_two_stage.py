@@ -250,11 +250,6 @@ def test_nothing_found(network):
     assert found.masks is None or found.masks.shape == (0, 28, 28)
 
 
-def test_mask_rcnn_needs_masks():
-    with pytest.raises(SettingError, match="instance_masks: got False, allowed: true"):
-        MaskRcnnSettings(instance_masks=False)
-
-
 def test_thresholds_in_order():
-    with pytest.raises(SettingError, match=r"proposals\.background_iou: got 0.8"):
+    with pytest.raises(SettingError, match="^background_iou: got 0.8"):
         ProposalSettings(background_iou=0.8)

@@ -117,6 +117,9 @@ def test_classes_that_masks_cannot_hold_are_refused(classes, multilabel):
         def __len__(self):
             pytest.fail("the masks need not be read for this")
 
+        def mask(self, index):
+            pytest.fail("the masks need not be read for this")
+
     settings = SegmentationSettings(LossSettings(class_weights="balanced"), multilabel)
     with pytest.raises(ConfigError, match="model.multilabel="):
         settings.build(OnePixelNetwork(classes), classes, Unread())

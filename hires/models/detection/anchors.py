@@ -32,7 +32,7 @@ class AnchorSettings(Settings):
         super().__post_init__()
         for field in ("scales", "aspects"):
             if not getattr(self, field):
-                raise SettingError(f"anchors.{field}", [], "one number or more")
+                raise SettingError(field, [], "one number or more")
 
     def build(self, strides: Sequence[int]) -> "Anchors":
         """The anchors of levels of these strides. Raises SettingError for another number of sizes."""
@@ -48,7 +48,7 @@ class Anchors(nn.Module):
     """Boxes of the given `sizes` (side of a square of the same area, pixels) and aspects (height / width) a level.
 
     Position i of a level of stride s lies at i * s, as in torchvision. Sizes and aspects are one sequence for
-    each level; the boxes are a buffer, since those `to_fit` depend on the training data.
+    each level. Those `to_fit` depend on the training data, so that they are saved with the weights.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Anchors(nn.Module):
         self.strides, self.to_fit = tuple(strides), to_fit
         generator = AnchorGenerator(tuple(map(tuple, sizes)), tuple(map(tuple, aspects)))
         for level, cells in enumerate(generator.cell_anchors):
-            self.register_buffer(f"cells{level}", cells)
+            self.register_buffer(f"cells{level}", cells, persistent=to_fit)
 
     @property
     def per_position(self) -> int:

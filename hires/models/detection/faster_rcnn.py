@@ -46,12 +46,12 @@ class FasterRcnnSettings(DetectionNetworkSettings):
             "rpn": RPNHead(neck.channels, anchors.per_position, self.proposals.convs),
             "box": self.regions.build(len(self.neck.levels), neck.channels, num_classes),
         }
-        head, stages = nn.ModuleDict({**heads, **further}), Stages(self.proposals, self.regions)
-        return kind(backbone=backbone, neck=neck, anchors=anchors, head=head, settings=stages)
+        head, settings = nn.ModuleDict({**heads, **further}), BothSteps(self.proposals, self.regions)
+        return kind(backbone=backbone, neck=neck, anchors=anchors, head=head, settings=settings)
 
 
-class Stages(NamedTuple):
-    """The settings of the two stages."""
+class BothSteps(NamedTuple):
+    """The settings of proposing and of looking at what was proposed."""
 
     proposals: ProposalSettings
     regions: RegionSettings
@@ -65,7 +65,9 @@ class FasterRcnn(DetectionNetwork):
 
     head: nn.ModuleDict
 
-    def __init__(self, *, backbone: Backbone, neck: Neck, anchors: Anchors, head: nn.ModuleDict, settings: Stages):
+    def __init__(
+        self, *, backbone: Backbone, neck: Neck, anchors: Anchors, head: nn.ModuleDict, settings: BothSteps
+    ):
         super().__init__(backbone=backbone, neck=neck, anchors=anchors, head=head)
         self.settings = settings
 

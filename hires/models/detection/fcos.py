@@ -5,14 +5,13 @@ from typing import Annotated
 
 import torch
 from torch import Tensor
-from torchvision.models.detection._utils import BoxLinearCoder
 from torchvision.models.detection.fcos import FCOSHead
 
 from hires.interfaces import Target
 from hires.models.backbone import Backbone
 from hires.models.detection.anchors import Anchors
 from hires.models.detection.network import DenseNetwork, DetectionNetworkSettings
-from hires.ops.dense import DenseOutputs
+from hires.ops.dense import SIDES, DenseOutputs
 from hires.settings import Bounds, SettingError
 
 
@@ -51,4 +50,4 @@ class Fcos(DenseNetwork):
         return torch.sqrt(outputs.logits.float().sigmoid() * outputs.centerness.float().sigmoid()[..., None])
 
     def decode(self, deltas: Tensor, anchors: Tensor) -> Tensor:
-        return BoxLinearCoder(normalize_by_size=True).decode(deltas, anchors)
+        return SIDES.decode(deltas, anchors)

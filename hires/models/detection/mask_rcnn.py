@@ -15,7 +15,7 @@ from hires.models.network import Channels
 from hires.ops.boxes import Detections
 from hires.ops.dense import Choice
 from hires.ops.two_stage import Drawn, JudgedMasks, Proposed, masks_in_boxes, shares
-from hires.settings import Bounds, SettingError
+from hires.settings import Bounds
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,6 @@ class MaskRcnnSettings(FasterRcnnSettings):
 
     mask_convs: Annotated[int, Bounds(1, 8)] = 4
     mask_channels: Channels = 256
-    instance_masks: bool = True  # for the data to follow
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.instance_masks:
-            raise SettingError("instance_masks", False, "true; without masks it is model=faster_rcnn")
 
     def network(self, backbone: Backbone, num_classes: int) -> FasterRcnn:
         mask = MaskHead(

@@ -29,9 +29,9 @@ class NeckSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.levels or list(self.levels) != list(range(self.levels[0], self.levels[0] + len(self.levels))):
-            raise SettingError("neck.levels", list(self.levels), "levels in a row, for example [2, 3, 4, 5]")
+            raise SettingError("levels", list(self.levels), "levels in a row, for example [2, 3, 4, 5]")
         if self.extra_levels and self.levels[-1] != TOP:
-            raise SettingError("neck.extra_levels", self.extra_levels, f"0 unless neck.levels reach {TOP}")
+            raise SettingError("extra_levels", self.extra_levels, f"0 unless neck.levels reach {TOP}")
 
     def build(self, backbone: Backbone) -> "Neck":
         """The neck of a backbone. Raises ConfigError for a level that it does not have."""

@@ -6,18 +6,16 @@ from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
-from torchvision.models.detection._utils import BoxCoder
 from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
 from hires.interfaces import Target
-from hires.ops.dense import DenseOutputs, split_levels
+from hires.ops.dense import OFFSETS, DenseOutputs, split_levels
 from hires.ops.matching import match_anchors
 from hires.ops.two_stage import Drawn, Judged, draw, judged
 from hires.settings import Bounds, SettingError, Settings
 
 Share = Annotated[float, Bounds(0, 1)]
 Count = Annotated[int, Bounds(1)]
-CODER = BoxCoder((1.0, 1.0, 1.0, 1.0))
 _SMALLEST = 1e-3  # side of a proposal, pixels
 
 
@@ -46,8 +44,8 @@ class ProposalSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.background_iou > self.object_iou:
-            allowed = f"at most proposals.object_iou, {self.object_iou}"
-            raise SettingError("proposals.background_iou", self.background_iou, allowed)
+            allowed = f"at most object_iou, {self.object_iou}"
+            raise SettingError("background_iou", self.background_iou, allowed)
 
     @property
     def training_limits(self) -> Limits:
@@ -88,7 +86,7 @@ def _propose(
     levels = split_levels(logits, anchors), split_levels(deltas, anchors)
     for number, (level, logit, delta) in enumerate(zip(anchors, *levels, strict=True)):
         best, order = logit.topk(min(len(logit), limits.candidates))
-        boxes = CODER.decode_single(delta[order], level[order])
+        boxes = OFFSETS.decode_single(delta[order], level[order])
         found.append((boxes, best.sigmoid(), torch.full_like(order, number)))
     boxes, scores, numbers = (torch.cat(parts) for parts in zip(*found, strict=True))
     boxes = clip_boxes_to_image(boxes, extent)
@@ -101,4 +99,4 @@ def judge_anchors(outputs: DenseOutputs, drawn: Sequence[Drawn], targets: Sequen
     """What is said of the drawn anchors of each image."""
     logits = [logits[some.indices, 0] for logits, some in zip(outputs.logits, drawn, strict=True)]
     deltas = [deltas[some.indices[some.matched]] for deltas, some in zip(outputs.deltas, drawn, strict=True)]
-    return judged(torch.cat(logits), torch.cat(deltas), drawn, targets, CODER)
+    return judged(torch.cat(logits), torch.cat(deltas), drawn, targets, OFFSETS)

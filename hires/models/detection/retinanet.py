@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor, nn
-from torchvision.models.detection._utils import BoxCoder
 from torchvision.models.detection.retinanet import RetinaNetHead
 
 from hires.interfaces import Target
@@ -13,7 +12,7 @@ from hires.models.backbone import Backbone
 from hires.models.detection.anchors import AnchorSettings
 from hires.models.detection.network import DenseNetwork, DetectionNetworkSettings
 from hires.models.norm import group_count
-from hires.ops.dense import DenseOutputs
+from hires.ops.dense import OFFSETS, DenseOutputs
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class RetinaNet(DenseNetwork):
         return outputs.logits.float().sigmoid()
 
     def decode(self, deltas: Tensor, anchors: Tensor) -> Tensor:
-        return BoxCoder((1.0, 1.0, 1.0, 1.0)).decode_single(deltas, anchors)
+        return OFFSETS.decode_single(deltas, anchors)
 
 
 def _group_norm(channels: int) -> nn.Module:
