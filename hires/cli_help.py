@@ -184,18 +184,38 @@ def _group_lines(request: Request, options: dict[str, list[str]], chosen: dict[s
 
 
 def _further(request: Request, options: dict[str, list[str]], known: set[str]) -> list[str]:
-    """Knobs that only options bring which are not chosen."""
+    """Knobs that only options bring which are not chosen; those that several share stand together, once."""
     lines: list[str] = []
     for group, names in options.items():
-        for name in names if group != "experiment" else ():
-            path = request.file(f"{group}/{name}")
-            _, comments, values = read_comments(path) if path else ("", {}, {})
-            new = {k: v for k, v in values.items() if f"{group}.{k}" not in known}
+        for path, users in _sharing(request, group, names if group != "experiment" else []).items():
+            _, comments, values = read_comments(path)
+            new = {key: value for key, value in values.items() if f"{group}.{key}" not in known}
+            known |= {f"{group}.{key}" for key in new}
             if new:
-                lines += ["", f"Further knobs with {group}={name}:"]
+                lines += ["", *textwrap.wrap(f"Further knobs with {group}={', '.join(users)}:", _width())]
             for key, value in new.items():
                 lines += _entry(f"{group}.{key}={' '.join(value.split())}", comments[key])
     return lines
+
+
+def _sharing(request: Request, group: str, names: list[str]) -> dict[Path, list[str]]:
+    """The files of a group's options and what they build on, and the options that have each: most options first."""
+    users: dict[Path, list[str]] = {}
+    for name in names:
+        for path in _files(request, group, name):
+            users.setdefault(path, []).append(name)
+    return dict(sorted(users.items(), key=lambda item: -len(item[1])))
+
+
+def _files(request: Request, group: str, name: str) -> Iterator[Path]:
+    """The file of an option, and those of the same group that its defaults name."""
+    path = request.file(f"{group}/{name}")
+    if path is None:
+        return
+    yield path
+    for entry in (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("defaults", []):
+        if isinstance(entry, str) and entry != "_self_":
+            yield from _files(request, group, entry)
 
 
 def _width() -> int:

@@ -434,7 +434,7 @@ def test_help_of_a_command(hires: Hires) -> None:
     assert "model=unet * U-Net decoder (segmentation-models-pytorch) on any backbone." in words
     assert "optimizer=sgd SGD with Nesterov momentum" in words
     assert "optimizer.lr=0.001 Peak learning rate." in words
-    assert "data.window.focus=0.5 Share of the windows that contain a rare class, 0 to 1." in words
+    assert "data.window.focus=0.5 Share of the windows that contain a rare class, or with boxes" in words
     assert "_target_:" not in out.replace("[{_target_: ", "")
 
 

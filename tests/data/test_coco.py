@@ -41,7 +41,7 @@ def test_images_without_annotations_are_negatives(folder, settings):
     coco(folder / "all.json", [annotation(1, 90)])
     source = settings(instance_masks=True).source("train")
     assert [len(source.objects(i)["boxes"]) for i in range(2)] == [0, 1]
-    assert source.objects(0)["masks"].shape == (0,)
+    assert source.read(0)[1]["masks"].shape == (0,)
 
 
 def test_crowds_are_ignored_and_masks_come_with_their_objects(folder, settings):
@@ -50,7 +50,7 @@ def test_crowds_are_ignored_and_masks_come_with_their_objects(folder, settings):
     coco(folder / "all.json", [flat, crowd, annotation(1)])
     source = settings(instance_masks=True).source("train")
     assert source.instance_masks
-    target = source.objects(0)
+    target = source.read(0)[1]
     assert (target["ids"].tolist(), target["ignored"].tolist()) == ([2, 1], [True, False])
     assert [(mask.y, mask.x, mask.mask.shape) for mask in target["masks"]] == [
         (0, 10, (40, 5)),
@@ -66,7 +66,7 @@ def test_tables_and_other_categories(folder, settings):
     merged = settings(classes={"pet": ["cat", 8]}).source("train")
     assert (merged.classes, merged.category_ids) == (("pet",), (3,))
     assert merged.objects(0)["labels"].tolist() == [0, 0]
-    only = settings(classes=["dog"], unlisted="drop", instance_masks=True).source("train").objects(0)
+    only = settings(classes=["dog"], unlisted="drop", instance_masks=True).source("train").read(0)[1]
     assert (only["ids"].tolist(), len(only["masks"])) == ([2], 1)
     with pytest.raises(DataError, match=r"all.json: class 3 \(cat\) is none of dog; 1 object"):
         settings(classes=["dog"]).source("train")
@@ -175,7 +175,7 @@ def test_masks_are_those_of_pycocotools(folder, settings):
     coco_tools = pytest.importorskip("pycocotools.coco")
     path = coco(folder / "all.json", [annotation(1), annotation(2, bbox=[10, 0, 5, 40], segmentation=CROWD)])
     tools = coco_tools.COCO(str(path))
-    target = settings(instance_masks=True).source("train").objects(0)
+    target = settings(instance_masks=True).source("train").read(0)[1]
     for number, mask in zip(target["ids"].tolist(), target["masks"], strict=True):
         canvas = np.zeros((40, 60), np.uint8)
         canvas[mask.y : mask.y + mask.mask.shape[0], mask.x : mask.x + mask.mask.shape[1]] = mask.mask

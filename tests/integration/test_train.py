@@ -184,7 +184,7 @@ def test_a_micro_batch_cannot_exceed_the_batch(hires, shapes_overrides):
     [
         ("image_size=100", "image_size: got [100, 100], allowed: multiples of 32, for example [96, 96]"),
         ("evaluation.window=[64,90]", "evaluation.window: got [64, 90]"),
-        ("evaluation.metric=mIou", "evaluation.metric: got mIou; did you mean mIoU? allowed: mIoU, majority_mIoU"),
+        ("evaluation.metric=mIou", "evaluation.metric: got mIou; did you mean mIoU? allowed: mIoU, accuracy"),
         ("model.num_classes=7", "model.num_classes: got 7, but the data has 3"),
         (
             "evaluation.every=2epochs",
