@@ -199,7 +199,7 @@ def _further(request: Request, options: dict[str, list[str]], known: set[str]) -
 
 
 def _sharing(request: Request, group: str, names: list[str]) -> dict[Path, list[str]]:
-    """The files of a group's options and what they build on, and the options that have each: most options first."""
+    """The files of a group's options, and of what they build on, with the options that have each; most first."""
     users: dict[Path, list[str]] = {}
     for name in names:
         for path in _files(request, group, name):

@@ -1,8 +1,7 @@
 """Groups stay together, and folds share them out evenly."""
 
-from collections import Counter
-
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given
