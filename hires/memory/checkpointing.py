@@ -1,0 +1,61 @@
+"""Activation checkpointing from outside: gives the units of a model their policies by exchanging `forward`.
+
+No key of a state dict changes, copies of a module use their own weights, and hooks of the units run once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
+from typing import Any
+
+from torch import nn
+
+from hires.memory.forwards import APPLIED, Applied, forget_layer, keep_elsewhere, keep_heavy, keep_input
+from hires.memory.layers import forgettable_layers
+from hires.memory.offload import Offload
+from hires.memory.policies import Policy, policies_of, segments_of
+from hires.memory.units import Unit
+
+
+def apply_policies(
+    root: nn.Module, units: Sequence[Unit], said: str | Mapping[str, str], *, offload: Offload | None = None
+) -> dict[str, Policy]:
+    """Gives every unit of the root its policy and returns them by name; what was applied before is taken off.
+
+    `said` is one policy for all, or policies by stage, unit or range. Raises ConfigError for what the model does
+    not have.
+    """
+    policies = policies_of(said, units)
+    segments = segments_of(policies, units)
+    remove_policies(root)
+    for unit in units:
+        applied = Applied(unit.name, segments[unit.name], offload)
+        for module in map(root.get_submodule, unit.modules):
+            _apply(policies[unit.name], module, applied)
+    return policies
+
+
+def _apply(policy: Policy, module: nn.Module, applied: Applied) -> None:
+    # A unit without weights is all pointwise, as losses are: nothing in it is worth keeping.
+    heavy = any(True for _ in module.parameters())
+    if policy.kind == "full" or (policy.kind == "selective" and not heavy):
+        _exchange(module, keep_input, applied)
+    elif policy.kind == "selective":
+        for layer in forgettable_layers(module):
+            _exchange(layer, forget_layer, applied)
+        if APPLIED not in module.__dict__:
+            _exchange(module, keep_heavy, applied)
+    elif policy.kind == "offload" and applied.offload is not None:
+        _exchange(module, keep_elsewhere, applied)
+
+
+def remove_policies(root: nn.Module) -> None:
+    """Every module below the root keeps again what it did without policies."""
+    for module in root.modules():
+        if module.__dict__.pop(APPLIED, None) is not None:
+            del module.forward
+
+
+def _exchange(module: nn.Module, forward: Callable[..., Any], applied: Applied) -> None:
+    """`forward(module, ...)` becomes the module's own; a bound method, which a deep copy binds to the copy."""
+    module.__dict__[APPLIED] = applied
+    module.forward = MethodType(forward, module)

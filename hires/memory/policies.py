@@ -1,0 +1,91 @@
+"""What is said about activation checkpointing, in words, and what that means for each unit."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, get_args
+
+from hires.interfaces import ConfigError
+from hires.memory.units import Unit
+
+KEY = "memory.activation_checkpointing"
+Kind = Literal["none", "selective", "full", "offload"]
+KINDS = get_args(Kind)
+_POLICY = re.compile(r"(none|selective|full|offload)|full@(stage|[1-9]\d*)")
+_UNITS = re.compile(r"([a-z]+\d*)(?:\.(\d+)(?:-(\d+))?)?")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is kept of the units of a segment; `together` units make a segment, None: all of a stage."""
+
+    kind: Kind = "none"
+    together: int | None = 1
+
+
+def parse_policy(text: str, key: str = KEY) -> Policy:
+    """`none`, `selective`, `full`, `offload`, `full@stage`, `full@2`. Raises ConfigError for anything else."""
+    match = _POLICY.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{key}: got {text}, allowed: {', '.join(KINDS)}, full@stage, full@2 (two units together)")
+    kind, together = match.groups()
+    if kind:
+        return Policy(kind)
+    return Policy("full", None if together == "stage" else int(together))
+
+
+def policies_of(said: str | Mapping[str, str], units: Sequence[Unit]) -> dict[str, Policy]:
+    """The policy of every unit by name: one for all, or by stage, unit or range of units (`stage3.0-5`).
+
+    A unit goes before a range, a range before a stage. Raises ConfigError for a name that the model does not have.
+    """
+    if isinstance(said, str):
+        policy = parse_policy(said)
+        return {unit.name: policy for unit in units}
+    chosen = {unit.name: Policy() for unit in units}
+    named = [(_named(name, units), name, parse_policy(text, f"{KEY}.{name}")) for name, text in said.items()]
+    for names, _, policy in sorted(named, key=lambda entry: -len(entry[0])):
+        chosen.update(dict.fromkeys(names, policy))
+    return chosen
+
+
+def _named(name: str, units: Sequence[Unit]) -> list[str]:
+    """The units that a key of the configuration means."""
+    match = _UNITS.fullmatch(name)
+    of_stage = [unit.name for unit in units if match and unit.stage == match[1]]
+    if match is None or not of_stage:
+        stages = list(dict.fromkeys(unit.stage for unit in units))
+        near = get_close_matches(name, stages, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ","
+        raise ConfigError(f"{KEY}.{name}: no such stage{hint} the model has: {', '.join(stages)}")
+    if match[2] is None:
+        return of_stage
+    first, last = int(match[2]), int(match[3] or match[2])
+    if not first <= last < len(of_stage):
+        raise ConfigError(f"{KEY}.{name}: {match[1]} has {len(of_stage)} unit(s), {of_stage[0]} to {of_stage[-1]}")
+    return of_stage[first : last + 1]
+
+
+def segments_of(policies: Mapping[str, Policy], units: Sequence[Unit]) -> dict[str, str]:
+    """The segment that each unit belongs to, by the names of its first and last unit."""
+    segments: dict[str, str] = {}
+    for row in _rows(policies, units):
+        together = policies[row[0]].together or len(row)
+        for start in range(0, len(row), together):
+            names = row[start : start + together]
+            segments.update(dict.fromkeys(names, names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"))
+    return segments
+
+
+def _rows(policies: Mapping[str, Policy], units: Sequence[Unit]) -> list[list[str]]:
+    """Units of a stage with the same policy that follow one another."""
+    rows: list[list[str]] = []
+    before = None
+    for unit in units:
+        this = unit.stage, policies[unit.name]
+        if this != before:
+            rows.append([])
+        rows[-1].append(unit.name)
+        before = this
+    return rows
