@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,12 @@ from hires.interfaces import ConfigError, ImageSource, MemoryPlan
 from hires.recipe import Recipe, read_recipe
 from hires.wiring import (
     Learner,
+    check_units,
     make_batches,
     make_dataset,
     make_evaluation,
     make_learner,
+    make_policies,
     make_task,
     make_update,
     move,
@@ -49,7 +51,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     log_to(console, run_dir / "train.log")
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
     plan = make_plan(recipe)
-    display, trainer, batches = _prepare(cfg, recipe, source, plan, run_dir, console)
+    display, trainer, batches, plan = _prepare(cfg, recipe, source, plan, run_dir, console)
     runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
     write_text(run_dir / "plan.yaml", OmegaConf.to_yaml(asdict(plan)))
     if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
@@ -74,7 +76,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
 
 def _prepare(
     cfg: DictConfig, recipe: Recipe, source: ImageSource, plan: MemoryPlan, run_dir: Path, console: Console
-) -> tuple[Display, Trainer, StepLoader]:
+) -> tuple[Display, Trainer, StepLoader, MemoryPlan]:
     """Everything for the first step, or for the one after the run's last checkpoint."""
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     checkpoint = run_dir / runs.LAST
@@ -103,7 +105,10 @@ def _prepare(
         progress=learner.progress,
     )
     sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps)
-    return display, trainer, make_batches(dataset, sampler, recipe, fabric)
+    if recipe.memory.verify and len(sampler):
+        check_units(recipe, learner, [dataset[key] for key in next(iter(sampler))[: plan.micro_batch_size]])
+    plan = replace(plan, policies=make_policies(recipe, learner))
+    return display, trainer, make_batches(dataset, sampler, recipe, fabric), plan
 
 
 def make_plan(recipe: Recipe) -> MemoryPlan:

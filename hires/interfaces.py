@@ -1,7 +1,7 @@
 """Value types, protocols and errors that every layer shares. Imports nothing of hires but errors."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -85,6 +85,7 @@ class MemoryPlan:
     accumulation_steps: int  # forwards and backwards per optimizer step
     image_size: tuple[int, int]  # (height, width) that the network sees, pixels
     precision: str  # 32-true, bf16-mixed, 16-mixed
+    policies: dict[str, str] = field(default_factory=dict)  # of every unit
 
 
 class ImageSource(Protocol):

@@ -147,6 +147,7 @@ _MAY_CHANGE = (
     "optimizer.lr",
     "optimizer.weight_decay",
     "micro_batch_size",
+    "memory.",
     "data_dir",
     "data.root",
     "data.workers",

@@ -1,5 +1,6 @@
 """Makes the parts of a training or evaluation from a recipe and connects them."""
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,12 +20,17 @@ from hires.engine.evaluate import as_it_is, evaluate
 from hires.engine.fabric import Place
 from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
-from hires.engine.step import Updater, train_step
+from hires.engine.step import Updater, collate, train_step
 from hires.engine.views import Views
-from hires.interfaces import ConfigError, ImageSource, MemoryPlan
+from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Sample
+from hires.memory.checkpointing import give_policies
+from hires.memory.units import find_units
+from hires.memory.verify import differing_units
 from hires.models.statistics import image_statistics
 from hires.recipe import Recipe, check_multiple
 from hires.runs import weights_path
+
+log = logging.getLogger(__name__)
 
 Evaluation = Callable[[Any], dict[str, float]]
 
@@ -81,9 +87,43 @@ def make_learner(recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed
     move(task, recipe, fabric)
     average = make_average(task, recipe.trainer.ema_decay)
     optimizer = fabric.setup_optimizers(recipe.optimizer.build(task))
+    return Learner(fabric, task, average, optimizer, Progress())
+
+
+def make_policies(recipe: Recipe, learner: Learner) -> dict[str, str]:
+    """Gives every unit of a learner its policy, compiles it if that is wanted, and returns the policies by unit.
+
+    Raises ConfigError for policies of units that the model does not have.
+    """
+    task, memory = learner.task, recipe.memory
+    policies = give_policies(
+        task,
+        find_units(task, task.stages()),
+        memory.activation_checkpointing,
+        device=learner.fabric.device,
+        offload_dir=memory.offload_dir,
+    )
     if recipe.trainer.compile:
         task.compile()
-    return Learner(fabric, task, average, optimizer, Progress())
+    return policies
+
+
+def check_units(recipe: Recipe, learner: Learner, samples: list[Sample]) -> None:
+    """Runs every unit twice on samples. Raises ConfigError that names those that do not do the same twice."""
+    task = learner.task
+    place = Place(learner.fabric.device, recipe.trainer.channels_last)
+
+    def run() -> None:
+        with learner.fabric.autocast():
+            task(place(collate(samples)), task.normalizers([sample.target for sample in samples]))
+
+    units = find_units(task, task.stages())
+    different = differing_units(task, units, run)
+    if different:
+        said = "; ".join(f"{unit} ({what})" for unit, what in different.items())
+        fix = ", ".join(f"{unit}: none" for unit in different)
+        raise ConfigError(f"memory.verify: run twice, these units do not do the same: {said}; give them {{{fix}}}")
+    log.info("memory.verify: all %d units do the same twice", len(units))
 
 
 def move(task: Any, recipe: Recipe, fabric: Fabric) -> None:

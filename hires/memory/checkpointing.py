@@ -3,21 +3,36 @@
 No key of a state dict changes, copies of a module use their own weights, and hooks of the units run once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any
 
+import torch
 from torch import nn
 
 from hires.memory.forwards import APPLIED, Applied, forget_layer, keep_elsewhere, keep_heavy, keep_input
 from hires.memory.layers import forgettable_layers
-from hires.memory.offload import Offload
-from hires.memory.policies import Policy, policies_of, segments_of
+from hires.memory.offload import Offload, make_offload
+from hires.memory.policies import Policies, Policy, policies_of, segments_of
 from hires.memory.units import Unit
+
+log = logging.getLogger(__name__)
+
+
+def give_policies(
+    root: nn.Module, units: Sequence[Unit], said: Policies, *, device: torch.device, offload_dir: str | None
+) -> dict[str, str]:
+    """As `apply_policies`, with an offload that suits the device; returns the policies as they are written."""
+    offload = make_offload(device, offload_dir)
+    policies = apply_policies(root, units, said, offload=offload)
+    if offload is None and any(policy.kind == "offload" for policy in policies.values()):
+        log.info("activation checkpointing: `offload` does nothing on a CPU unless memory.offload_dir is set")
+    return {name: str(policy) for name, policy in policies.items()}
 
 
 def apply_policies(
-    root: nn.Module, units: Sequence[Unit], said: str | Mapping[str, str], *, offload: Offload | None = None
+    root: nn.Module, units: Sequence[Unit], said: Policies, *, offload: Offload | None = None
 ) -> dict[str, Policy]:
     """Gives every unit of the root its policy and returns them by name; what was applied before is taken off.
 

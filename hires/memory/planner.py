@@ -3,12 +3,21 @@
 from dataclasses import dataclass
 
 from hires.interfaces import ConfigError, MemoryPlan
+from hires.memory.policies import Policies, check_policies
 from hires.settings import Settings
 
 
 @dataclass(frozen=True)
 class FixedPlanner(Settings):
-    """Takes the micro-batch as it is given."""
+    """Takes the micro-batch and the policies as they are given."""
+
+    activation_checkpointing: str | dict[str, str] = "none"
+    offload_dir: str | None = None  # where the policy `offload` puts what the CPU keeps
+    verify: bool = False  # before training, whether every unit does the same twice
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_policies(self.activation_checkpointing)
 
     def plan(
         self, *, batch_size: int, micro_batch_size: int | None, image_size: tuple[int, int], precision: str

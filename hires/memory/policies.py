@@ -12,6 +12,8 @@ from hires.memory.units import Unit
 KEY = "memory.activation_checkpointing"
 Kind = Literal["none", "selective", "full", "offload"]
 KINDS = get_args(Kind)
+Policies = str | Mapping[str, str]
+"""One policy for all units, or policies by stage, unit or range of units."""
 _POLICY = re.compile(r"(none|selective|full|offload)|full@(stage|[1-9]\d*)")
 _UNITS = re.compile(r"([a-z]+\d*)(?:\.(\d+)(?:-(\d+))?)?")
 
@@ -22,6 +24,10 @@ class Policy:
 
     kind: Kind = "none"
     together: int | None = 1
+
+    def __str__(self) -> str:
+        together = {None: "@stage", 1: ""}.get(self.together, f"@{self.together}")
+        return f"{self.kind}{together}"
 
 
 def parse_policy(text: str, key: str = KEY) -> Policy:
@@ -35,7 +41,13 @@ def parse_policy(text: str, key: str = KEY) -> Policy:
     return Policy("full", None if together == "stage" else int(together))
 
 
-def policies_of(said: str | Mapping[str, str], units: Sequence[Unit]) -> dict[str, Policy]:
+def check_policies(said: Policies) -> None:
+    """Raises ConfigError for a policy that does not exist."""
+    for name, text in [("", said)] if isinstance(said, str) else said.items():
+        parse_policy(text, f"{KEY}.{name}".rstrip("."))
+
+
+def policies_of(said: Policies, units: Sequence[Unit]) -> dict[str, Policy]:
     """The policy of every unit by name: one for all, or by stage, unit or range of units (`stage3.0-5`).
 
     A unit goes before a range, a range before a stage. Raises ConfigError for a name that the model does not have.
@@ -63,7 +75,7 @@ def _named(name: str, units: Sequence[Unit]) -> list[str]:
         return of_stage
     first, last = int(match[2]), int(match[3] or match[2])
     if not first <= last < len(of_stage):
-        raise ConfigError(f"{KEY}.{name}: {match[1]} has {len(of_stage)} unit(s), {of_stage[0]} to {of_stage[-1]}")
+        raise ConfigError(f"{KEY}.{name}: no such unit; {match[1]} has: {', '.join(of_stage)}")
     return of_stage[first : last + 1]
 
 

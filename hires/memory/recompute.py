@@ -88,9 +88,8 @@ class Call:
         self._arguments = map_leaves(lambda t: box_of(t, self.segment), (args, kwargs), Tensor)
         boxes = leaves(self._arguments, (Kept, Forgotten))
         self._given = [Argument(t, t._version, t.grad_fn, box) for t, box in zip(tensors, boxes, strict=True)]
-        with _inside(), saved_tensors_hooks(self._pack, _get):
+        with _inside(), self._surroundings.recorded(), saved_tensors_hooks(self._pack, _get):
             result = self._forward(*args, **kwargs)
-        self._surroundings.buffers.forget_unchanged()
         self._check_inputs()
         self._sign(result)
         self._given = []

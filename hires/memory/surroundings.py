@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hires.memory.collectives import Collectives
+
 
 SMALL = 2**16  # elements
 
@@ -94,17 +96,26 @@ class Autocast:
 
 
 class Surroundings:
-    """Buffers of a module, random numbers and autocast, as they are before a forward of the module."""
+    """Buffers of a module, random numbers and autocast before a forward, and what collectives give within it."""
 
     def __init__(self, module: nn.Module, device_type: str):
-        self.buffers, self._random = Buffers(module), RandomState()
+        self._buffers, self._random, self._collectives = Buffers(module), RandomState(), Collectives()
         self._autocast = [Autocast(kind) for kind in sorted({"cpu", device_type})]
 
     @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """To be around the forward itself."""
+        with self._collectives.recorded():
+            yield
+        self._buffers.forget_unchanged()
+
+    @contextmanager
     def restored(self) -> Iterator[None]:
+        """Everything is what it was in the forward; afterwards, what it is now."""
         with ExitStack() as stack:
+            stack.enter_context(self._collectives.repeated())
             for autocast in self._autocast:
                 stack.enter_context(autocast.restored())
             stack.enter_context(self._random.restored())
-            stack.enter_context(self.buffers.restored())
+            stack.enter_context(self._buffers.restored())
             yield

@@ -1,0 +1,306 @@
+"""A policy changes no bit: losses, gradients, parameters, optimizer state, buffers, random numbers, five steps."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from hires.memory.checkpointing import apply_policies, remove_policies
+from hires.memory.recompute import RecomputeError
+from hires.memory.units import Unit, find_units
+
+from blocks import NORMS, POLICIES, WIDTH, Block, Trunk, assert_same, batch_norm, train
+
+
+@pytest.fixture(params=POLICIES.values(), ids=POLICIES.keys())
+def policy(request):
+    return request.param
+
+
+@pytest.fixture
+def trunk():
+    torch.manual_seed(0)
+    return Trunk(batch_norm(0.1))
+
+
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS.keys())
+def test_norms_dropout_and_stochastic_depth(norm, policy):
+    torch.manual_seed(0)
+    network = Trunk(norm)
+    assert_same(train(network), train(network, policy))
+
+
+@pytest.mark.parametrize("activation", [nn.GELU, nn.SiLU, nn.Hardswish, nn.Tanh, nn.ELU, nn.PReLU])
+def test_activation_functions(activation):
+    torch.manual_seed(0)
+    network = Trunk(batch_norm(0.1), activation)
+    expected = train(network)
+    for policy in ("selective", "full"):
+        assert_same(expected, train(network, policy))
+
+
+def test_statistics_are_counted_once(trunk, policy):
+    state = train(trunk, policy, steps=1).state
+    assert all(int(value) == 1 for key, value in state.items() if key.endswith("num_batches_tracked"))
+
+
+def test_accumulation(trunk, policy):
+    assert_same(train(trunk, micro_batches=3), train(trunk, policy, micro_batches=3))
+
+
+def test_bfloat16(trunk, policy):
+    autocast = partial(torch.autocast, "cpu", torch.bfloat16)
+    assert_same(train(trunk, autocast=autocast), train(trunk, policy, autocast=autocast))
+
+
+def test_float16_with_a_scaler(trunk, policy):
+    """The first scale overflows, so that a step is skipped too."""
+    autocast = partial(torch.autocast, "cpu", torch.float16)
+    outcomes = [
+        train(trunk, p, autocast=autocast, scaler=torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=2))
+        for p in ("none", policy)
+    ]
+    assert_same(*outcomes)
+
+
+def test_autocast_is_what_it_was(trunk):
+    """Backward usually runs outside of autocast, where recomputing must turn it on again."""
+    autocast = partial(torch.autocast, "cpu", torch.bfloat16)
+    with autocast():
+        kept = trunk.head(torch.randn(1, WIDTH, 4, 4))
+    assert kept.dtype == torch.bfloat16
+    assert_same(train(trunk, "full", autocast=autocast, steps=1), train(trunk, autocast=autocast, steps=1))
+
+
+class Exotic(nn.Module):
+    """Several inputs and outputs, things that are no tensors, nothing, tuples, lists, dictionaries."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(WIDTH, WIDTH, 1), nn.BatchNorm2d(WIDTH)
+
+    def forward(self, pair, *, scale, name, nothing=None, more):
+        x, extra = pair
+        y = torch.relu(self.norm(self.conv(x * scale + extra[0]))) + more["bias"]
+        assert name == "name" and nothing is None
+        return {"maps": [y, (y.flatten(2), nothing)], "size": tuple(y.shape[-2:]), "x": x}
+
+
+class Exotics(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, WIDTH, 3, padding=1)
+        self.first, self.second = Exotic(), Exotic()
+
+    def forward(self, x):
+        x = self.conv(x)
+        given = self.first((x, [x.mean()]), scale=2.0, name="name", more={"bias": x[:, :1]})
+        again = self.second((given["maps"][0], [given["x"]]), scale=0.5, name="name", more={"bias": x.sum()})
+        return [again["maps"][0], again["maps"][1], given["maps"][1], again["x"]]
+
+    def stages(self):
+        return {"stage1": ("conv", "first", "second")}
+
+
+@pytest.mark.parametrize("policy", ["selective", "full", "full@stage"])
+def test_any_arguments_and_results(policy):
+    torch.manual_seed(0)
+    network = Exotics()
+    assert_same(train(network), train(network, policy))
+
+
+class Shared(nn.Module):
+    """A head that is called for every level of a pyramid, as those of detectors are."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, WIDTH, 3, padding=1), Block(batch_norm(0.1))
+
+    def forward(self, x):
+        x = self.conv(x)
+        return [self.head(level) for level in (x, x[..., ::2, ::2], x[..., ::4, ::4])]
+
+    def stages(self):
+        return {"stem": ("conv",), "head": ("head",)}
+
+
+def test_a_unit_called_several_times(policy):
+    torch.manual_seed(0)
+    network = Shared()
+    said = policy if isinstance(policy, str) else {"head": "full"}
+    assert_same(train(network), train(network, said))
+
+
+def test_a_result_used_by_others_too(trunk):
+    """Gradients of a tensor with several users add up in the same order."""
+
+    class Skips(Trunk):
+        def forward(self, x):
+            features = [self.pool(self.act(self.norm(self.conv(x))))]
+            for block in self.blocks:
+                features.append(block(features[-1]))
+            return [self.head(sum(features)), *features]
+
+    torch.manual_seed(0)
+    network = Skips(batch_norm(0.1))
+    expected = train(network)
+    for policy in POLICIES.values():
+        assert_same(expected, train(network, policy))
+
+
+def test_nested_units_run_once():
+    """A unit within a unit: the outer one saves the memory, the inner one leaves it alone."""
+    torch.manual_seed(0)
+    network = Trunk(batch_norm(0.1))
+    units = [Unit("outer", "outer", ("blocks.1",)), Unit("inner", "inner", ("blocks.1.conv1", "blocks.1.norm1"))]
+    expected = train(network)
+    for said in ("full", {"outer": "full", "inner": "selective"}, {"outer": "selective", "inner": "full"}):
+        assert_same(expected, train(network, said, units=units))
+
+
+def test_frozen_units_are_left_alone(trunk):
+    for parameter in trunk.blocks[0].parameters():
+        parameter.requires_grad_(False)
+    calls = []
+    trunk.blocks[0].conv1.register_forward_hook(lambda *_: calls.append(0))
+    trunk.blocks[1].conv1.register_forward_hook(lambda *_: calls.append(1))
+    assert_same(train(trunk), train(trunk, "full"))
+    calls.clear()
+    train(trunk, "full", steps=1)
+    assert calls.count(0) == 1 and calls.count(1) == 2
+
+
+def test_a_backward_twice(trunk):
+    """With retain_graph what was recomputed once is recomputed again."""
+    apply_policies(trunk, find_units(trunk, trunk.stages()), "full@2")
+    trunk.eval()
+    loss = (trunk(torch.randn(2, 3, 16, 16)) ** 2).mean()
+    loss.backward(retain_graph=True)
+    once = [p.grad.clone() for p in trunk.parameters()]
+    loss.backward()
+    assert all(torch.equal(p.grad, grad * 2) for p, grad in zip(trunk.parameters(), once, strict=True))
+
+
+class Failing(nn.Module):
+    """Fails when it is run for the second time."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.calls = nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), 0
+
+    def forward(self, x):
+        self.calls += 1
+        y = self.norm(self.conv(x))
+        if self.calls == 2:
+            raise ValueError("broken")
+        return torch.relu(y)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_exception_in_a_recompute_leaves_buffers_and_random_numbers(times):
+    network = Failing()
+    apply_policies(network, [Unit("stage1", "stage1", ("",))], "full")
+    loss = network(torch.randn(2, 3, 8, 8)).sum()
+    before = copy.deepcopy(dict(network.named_buffers())), torch.get_rng_state()
+    with pytest.raises(ValueError, match="broken"):
+        loss.backward(retain_graph=True)
+    assert_same(before, (dict(network.named_buffers()), torch.get_rng_state()))
+    if times == 2:  # the next try is not disturbed
+        loss.backward()
+        assert network.conv.weight.grad is not None
+        assert_same(before, (dict(network.named_buffers()), torch.get_rng_state()))
+
+
+class Moody(nn.Module):
+    """Depends on how often it was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.calls = nn.Conv2d(3, 3, 1), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.conv(x).exp() if self.calls % 2 else self.conv(x).exp().exp()
+
+
+def test_a_unit_that_does_something_else_the_second_time_is_named():
+    network = Moody()
+    apply_policies(network, [Unit("stage3.1", "stage3", ("",))], "full")
+    loss = (network(torch.randn(1, 3, 4, 4)) ** 2).sum()
+    with pytest.raises(RecomputeError, match=r"stage3\.1: run again"):
+        loss.backward()
+
+
+def test_an_input_changed_in_place_is_an_error():
+    class Overwriting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 1)
+
+        def forward(self, x):
+            return self.conv(x.mul_(2))
+
+    network = Overwriting()
+    apply_policies(network, [Unit("stage1.0", "stage1", ("",))], "full")
+    with pytest.raises(RecomputeError, match=r"stage1\.0: it changes its input in place"):
+        network(torch.randn(1, 3, 4, 4) + 0)
+
+
+def test_hooks_of_others_fire(trunk):
+    fired = []
+    trunk.blocks[1].register_forward_pre_hook(lambda *_: fired.append("before"))
+    trunk.blocks[1].register_forward_hook(lambda *_: fired.append("after"))
+    trunk.blocks[1].register_full_backward_hook(lambda *_: fired.append("backward"))
+    trunk.head.weight.register_hook(lambda grad: fired.append("gradient"))
+    apply_policies(trunk, find_units(trunk, trunk.stages()), "full")
+    trunk(torch.randn(2, 3, 16, 16)).sum().backward()
+    assert fired == ["before", "after", "gradient", "backward"]
+
+
+def test_state_dict_keys_do_not_change(trunk, policy):
+    before = list(trunk.state_dict())
+    apply_policies(trunk, find_units(trunk, trunk.stages()), policy)
+    assert list(trunk.state_dict()) == before
+
+
+def test_copies_use_their_own_weights(trunk, policy):
+    apply_policies(trunk, find_units(trunk, trunk.stages()), policy)
+    twin = copy.deepcopy(trunk)
+    with torch.no_grad():
+        for parameter in trunk.parameters():
+            parameter.zero_()
+    image = torch.randn(2, 3, 16, 16)
+    twin(image).sum().backward()
+    assert all(p.grad is None for p in trunk.parameters())
+    assert twin.conv.weight.grad is not None and twin(image).abs().sum() > 0
+
+
+def test_policies_come_off(trunk, policy):
+    before = {name: dict(module.__dict__) for name, module in trunk.named_modules()}
+    apply_policies(trunk, find_units(trunk, trunk.stages()), policy)
+    assert any("forward" in module.__dict__ for module in trunk.modules())
+    remove_policies(trunk)
+    assert {name: module.__dict__.keys() for name, module in trunk.named_modules()} == {
+        name: values.keys() for name, values in before.items()
+    }
+
+
+def test_nothing_is_left_after_a_step(trunk):
+    """No cycle keeps activations: memory is as before without the garbage collector."""
+    import gc
+
+    from hires.memory.meter import LivePeak, tensors_of
+
+    for policy in POLICIES.values():
+        apply_policies(trunk, find_units(trunk, trunk.stages()), policy)
+        trunk.zero_grad()
+        gc.disable()
+        try:
+            with LivePeak(tensors_of(trunk)) as meter:
+                trunk(torch.randn(2, 3, 16, 16)).sum().backward()
+                trunk.zero_grad()
+            assert meter.live == meter.start
+        finally:
+            gc.enable()
