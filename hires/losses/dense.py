@@ -60,6 +60,8 @@ class RetinaNetLossSettings(Settings):
 class DenseLoss(nn.Module, ABC):
     """Sigmoid focal loss (Lin et al. 2017) of every anchor that is not ignored, and losses of the matched ones."""
 
+    unit_names: tuple[str, ...] = ()  # a unit of the memory policies as a whole
+
     def __init__(self, alpha: float, gamma: float, weight: float):
         super().__init__()
         self.alpha, self.gamma, self.weight = alpha, gamma, weight

@@ -43,6 +43,8 @@ class FasterRcnnLoss(nn.Module):
     have denominators of their own, and only the images are counted in all of it.
     """
 
+    unit_names: tuple[str, ...] = ()  # a unit of the memory policies as a whole
+
     def __init__(self, settings: FasterRcnnLossSettings):
         super().__init__()
         self.settings = settings

@@ -35,7 +35,7 @@ class LivePeak(TorchDispatchMode):
     def _count(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
-        if key in self._seen:
+        if key in self._seen or storage.filename is not None:  # a mapped file is no memory
             return
         self._seen.add(key)
         self._change(storage.nbytes())

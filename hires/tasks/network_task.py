@@ -18,7 +18,7 @@ class NetworkTask(nn.Module):
 
     def stages(self) -> dict[str, tuple[str, ...]]:
         named = {s: tuple(f"network.{name}" for name in names) for s, names in self.network.stages().items()}
-        return {**named, "loss": ("loss",)}
+        return {**named, "loss": tuple(f"loss.{name}" for name in self.loss.unit_names) or ("loss",)}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """timm's layer groups of the backbone; what follows the backbone is the last layer."""
