@@ -11,8 +11,12 @@ from hires.losses.labels import histogram, valid
 class EqualPixels:
     """Every valid pixel counts once."""
 
-    def weights(self, masks: Tensor) -> Tensor | float:
-        """What each pixel of masks (B, H, W) counts, to be broadcast over (B, decisions, H, W)."""
+    def near(self, masks: Tensor) -> Tensor:
+        """Pixels of masks (B, H, W) that count more, as booleans; depends on more rows than those of the pixel."""
+        return masks.new_zeros((), dtype=torch.bool).expand(masks.shape)
+
+    def weights(self, near: Tensor) -> Tensor | float:
+        """What each pixel (B, H, W) counts, to be broadcast over (B, decisions, H, W)."""
         return 1.0
 
     def weighted(self, mask: Tensor, counts: Tensor) -> Tensor:
@@ -26,11 +30,14 @@ class BorderPixels(EqualPixels):
     def __init__(self, weight: float, radius: int):
         self.weight, self.radius = weight, radius
 
-    def weights(self, masks: Tensor) -> Tensor:
-        return 1 + self.weight * near_border(masks, self.radius)[:, None]
+    def near(self, masks: Tensor) -> Tensor:
+        return near_border(masks, self.radius)
+
+    def weights(self, near: Tensor) -> Tensor:
+        return 1 + self.weight * near[:, None]
 
     def weighted(self, mask: Tensor, counts: Tensor) -> Tensor:
-        inside = ~near_border(mask[None], self.radius)[0]
+        inside = ~self.near(mask[None])[0]
         return counts + self.weight * histogram(mask.masked_fill(inside, IGNORE))
 
 

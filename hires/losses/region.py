@@ -5,30 +5,34 @@ number of (image, class) pairs. Classes that an image does not show do not count
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hires.losses.labels import Labels, valid
-from hires.losses.pixels import Counts, Pixels, nonzero
+from hires.losses.part import Part
+from hires.losses.pixels import Counts, Pixels
 
 
-class Tversky(nn.Module):
+class Tversky(Part):
     """Tversky loss (Salehi et al. 2017) of soft regions.
 
     `alpha` weighs false positives, `beta` false negatives; `epsilon`, in pixels, keeps tiny regions calm.
     """
 
     def __init__(self, weight: float, alpha: float, beta: float, epsilon: float = 0.5):
-        super().__init__()
-        self.weight, self.alpha, self.beta, self.epsilon = weight, alpha, beta, epsilon
+        super().__init__(weight)
+        self.alpha, self.beta, self.epsilon = alpha, beta, epsilon
 
     def normalizer(self, counts: Counts) -> Tensor:
         return counts.pairs
 
-    def forward(self, pixels: Pixels, normalizer: Tensor) -> Tensor:
-        overlap, predicted, size = pixels.overlaps()
+    def sums(self, pixels: Pixels) -> Tensor:
+        return pixels.overlaps()
+
+    def total(self, sums: Tensor) -> Tensor:
+        overlap, predicted, size = sums
         wrong = self.alpha * (predicted - overlap) + self.beta * (size - overlap)
         score = (overlap + self.epsilon) / (overlap + wrong + self.epsilon)
-        return self.weight * ((1 - score) * (size > 0)).sum() / nonzero(normalizer)
+        return ((1 - score) * (size > 0)).sum()
 
 
 class Dice(Tversky):
@@ -38,23 +42,21 @@ class Dice(Tversky):
         super().__init__(weight, alpha=0.5, beta=0.5)
 
 
-class Lovasz(nn.Module):
+class Lovasz(Part):
     """Lovász-Softmax (Berman et al. 2018): the Jaccard index of thresholded errors, made convex.
 
     With several labels a pixel the errors are those of each class's sigmoid, not the paper's hinge.
     """
 
-    def __init__(self, weight: float):
-        super().__init__()
-        self.weight = weight
+    whole = True
 
     def normalizer(self, counts: Counts) -> Tensor:
         return counts.pairs
 
-    def forward(self, pixels: Pixels, normalizer: Tensor) -> Tensor:
+    def sums(self, pixels: Pixels) -> Tensor:
         probabilities = pixels.probabilities()
         slopes, offset = tangent(probabilities.detach(), pixels.masks, pixels.labels)
-        return self.weight * (offset + (probabilities * slopes).sum()) / nonzero(normalizer)
+        return offset + (probabilities * slopes).sum()
 
 
 @torch.no_grad()

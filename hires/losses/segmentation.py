@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from hires.interfaces import ConfigError
 from hires.losses.balance import balanced_weights
 from hires.losses.border import BorderPixels, EqualPixels
+from hires.losses.chunks import row_chunks, take_rows
 from hires.losses.labels import Labels, histogram, make_labels
-from hires.losses.pixels import Counts, Pixels
+from hires.losses.part import LossChunk, Part
+from hires.losses.pixels import Counts
 from hires.losses.pixelwise import CrossEntropy, Focal
 from hires.losses.region import Dice, Lovasz, Tversky
 from hires.settings import Bounds, Settings
@@ -63,8 +64,8 @@ class LossSettings(Settings):
             class_weights=self._weights(num_classes, multilabel, pixels),
         )
 
-    def _parts(self) -> dict[str, nn.Module]:
-        parts: dict[str, nn.Module] = {
+    def _parts(self) -> dict[str, Part]:
+        parts: dict[str, Part] = {
             "cross_entropy": CrossEntropy(self.cross_entropy),
             "dice": Dice(self.dice),
             "focal": Focal(self.focal, self.focal_gamma),
@@ -98,27 +99,33 @@ class LossSettings(Settings):
 class SegmentationLoss(nn.Module):
     """Losses of logits (B, K, h, w), scaled up to the masks (B, H, W); each is a scalar, in float32.
 
-    A part is a module with `normalizer(counts)` and `forward(pixels, normalizer)`.
+    Always made from the same chunks of rows (`losses/chunks.py`), each by one call of `chunk`.
     """
 
-    class_weights: Tensor
+    unit_names = ("chunk",)
+    """Modules, relative to this one, each call of which can be recomputed in backward."""
 
     def __init__(
         self,
         *,
-        parts: Mapping[str, nn.Module],
+        parts: Mapping[str, Part],
         labels: Labels,
         border: EqualPixels,
         class_weights: Sequence[float],
     ):
         super().__init__()
-        self.parts, self.labels, self.border = nn.ModuleDict(dict(parts)), labels, border
-        self.register_buffer("class_weights", torch.tensor(class_weights), persistent=False)
+        self.parts, self.labels, self.border = dict(parts), labels, border
+        self.chunk = LossChunk(list(parts.values()), labels, border, class_weights)
+
+    @property
+    def class_weights(self) -> Tensor:
+        """(K,)"""
+        return self.chunk.class_weights
 
     def normalizers(self, masks: list[Tensor]) -> dict[str, Tensor]:
         """What each loss of these masks is divided by; the values of disjoint lists add up."""
         counts = self.count(masks)
-        return {name: part.normalizer(counts) for name, part in self.parts.items()}  # type: ignore[operator]
+        return {name: part.normalizer(counts) for name, part in self.parts.items()}
 
     def count(self, masks: list[Tensor]) -> Counts:
         """What normalizers are made of, of masks (H, W)."""
@@ -131,13 +138,17 @@ class SegmentationLoss(nn.Module):
         )
 
     def forward(self, logits: Tensor, masks: Tensor, normalizers: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        logits = upsample(logits.float(), masks.shape[-2:])
-        pixels = Pixels(logits, masks, self.labels, self.border, self.class_weights)
-        return {name: part(pixels, normalizers[name]) for name, part in self.parts.items()}
+        sums = dict(zip(self.parts, self._sums(logits, masks), strict=True))
+        return {name: part.loss(sums[name], normalizers[name]) for name, part in self.parts.items()}
 
-
-def upsample(logits: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:
-    """Bilinear, to (height, width); the tensor itself when it has that size."""
-    if logits.shape[-2:] == torch.Size(size):
-        return logits
-    return F.interpolate(logits, size=tuple(size), mode="bilinear", align_corners=False)
+    @torch.compiler.disable(recursive=False)  # each chunk is compiled, once, and not one program of all of them
+    def _sums(self, logits: Tensor, masks: Tensor) -> tuple[Tensor, ...]:
+        """What `chunk` gives, added up over all chunks from the top to the bottom."""
+        near, totals = self.border.near(masks), ()
+        whole = any(part.whole for part in self.parts.values())
+        for rows in row_chunks(logits.shape, masks.shape[1:], whole=whole):
+            taken, logits = take_rows(logits, rows)
+            of_pixels = (values.narrow(1, rows.top, rows.height) for values in (masks, near))
+            sums = self.chunk(taken, *of_pixels, rows.scaled, rows.crop)
+            totals = tuple(map(torch.add, totals, sums)) if totals else sums
+        return totals

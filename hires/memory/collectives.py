@@ -12,7 +12,14 @@ from torch import Tensor
 
 from hires.ops.nested import leaves
 
-NAMES = ("all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce", "broadcast", "reduce_scatter_tensor")
+NAMES = (
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_single",
+    "all_reduce",
+    "broadcast",
+    "reduce_scatter_tensor",
+)
 """Functions whose first argument receives the result."""
 
 

@@ -52,7 +52,9 @@ def forget_layer(layer: nn.Module, *args: Any, **kwargs: Any) -> Any:
     applied: Applied = layer.__dict__[APPLIED]
     if torch.compiler.is_compiling() or not torch.is_grad_enabled() or is_inside():
         return forward(*args, **kwargs)
-    if (keeps_result(layer) and _any_kept(args, kwargs, applied.segment)) or _overwrites(layer, args, kwargs, applied.segment):
+    if (keeps_result(layer) and _any_kept(args, kwargs, applied.segment)) or _overwrites(
+        layer, args, kwargs, applied.segment
+    ):
         return forward(*args, **kwargs)
     return Call(layer, forward, f"{applied.name} ({type(layer).__name__})", applied.segment)(args, kwargs)
 

@@ -1,4 +1,4 @@
-"""How much memory the live tensors of a computation take. Uses private API of PyTorch: dispatch modes, storages."""
+"""How much memory the live tensors of a computation take. Uses private API of PyTorch: dispatch modes."""
 
 import weakref
 from collections.abc import Iterable

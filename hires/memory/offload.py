@@ -51,14 +51,16 @@ def _unpack(packed: Any) -> Tensor:
 
 class OnDisk(Stored):
     def __init__(self, tensor: Tensor, folder: Path):
-        with tempfile.NamedTemporaryFile(dir=folder, prefix="hires-offload-") as file:  # lives as long as its mapping
+        with tempfile.NamedTemporaryFile(
+            dir=folder, prefix="hires-offload-"
+        ) as file:  # lives as long as its mapping
             flat = torch.from_file(file.name, shared=True, size=tensor.numel(), dtype=tensor.dtype)
         self._stored = flat.as_strided(tensor.size(), tensor.stride()).copy_(tensor.detach())
 
     def get(self) -> Tensor:
-        return torch.empty_strided(
-            self._stored.size(), self._stored.stride(), dtype=self._stored.dtype
-        ).copy_(self._stored)
+        return torch.empty_strided(self._stored.size(), self._stored.stride(), dtype=self._stored.dtype).copy_(
+            self._stored
+        )
 
 
 class DiskOffload(Offload):

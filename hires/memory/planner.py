@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hires.interfaces import ConfigError, MemoryPlan
-from hires.memory.policies import Policies, check_policies
+from hires.memory.policies import check_policies
 from hires.settings import Settings
 
 

@@ -34,10 +34,12 @@ def parse_policy(text: str, key: str = KEY) -> Policy:
     """`none`, `selective`, `full`, `offload`, `full@stage`, `full@2`. Raises ConfigError for anything else."""
     match = _POLICY.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{key}: got {text}, allowed: {', '.join(KINDS)}, full@stage, full@2 (two units together)")
+        raise ConfigError(
+            f"{key}: got {text}, allowed: {', '.join(KINDS)}, full@stage, full@2 (two units together)"
+        )
     kind, together = match.groups()
-    if kind:
-        return Policy(kind)
+    if together is None:
+        return Policy(kind)  # type: ignore[arg-type]
     return Policy("full", None if together == "stage" else int(together))
 
 

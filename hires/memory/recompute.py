@@ -55,10 +55,11 @@ _KEY = "hires.memory.recompute"  # in the metadata of the nodes of the graph
 
 def box_of(tensor: Tensor, segment: str) -> Box:
     """Forgotten, where a call of the segment returned the tensor or that of which it is a view; else kept."""
-    node = _root(tensor).grad_fn
-    made_by = node and node.metadata.get((_KEY, _root(tensor).output_nr))
-    call = made_by and made_by[0]()
-    return Forgotten(call, made_by[1], tensor) if call and call.segment == segment else Kept(tensor)
+    root = _root(tensor)
+    signatures: dict[Any, Any] = root.grad_fn.metadata if root.grad_fn is not None else {}  # type: ignore[assignment]
+    reference, index = signatures.get((_KEY, root.output_nr), (None, 0))
+    call = reference and reference()
+    return Forgotten(call, index, tensor) if call and call.segment == segment else Kept(tensor)
 
 
 class Argument(NamedTuple):
@@ -189,7 +190,9 @@ def _get(box: Box) -> Tensor:
 
 
 def _refuse(_: Any) -> Tensor:
-    raise RecomputeError("a unit runs a backward inside of its forward, which cannot be repeated; set its policy to none")
+    raise RecomputeError(
+        "a unit runs a backward inside of its forward, which cannot be repeated; set its policy to none"
+    )
 
 
 _state = threading.local()

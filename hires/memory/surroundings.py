@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from hires.memory.collectives import Collectives
 
-
 SMALL = 2**16  # elements
 
 

@@ -11,7 +11,8 @@ from hires.data.focus import class_pixels
 from hires.data.settings import SegmentationSource
 from hires.evaluation.segmentation import LabelRows, MultilabelEvaluator, SegmentationEvaluator
 from hires.interfaces import Batch, ConfigError, DataLimits, Target, View
-from hires.losses.segmentation import LossSettings, SegmentationLoss, upsample
+from hires.losses.chunks import upsample
+from hires.losses.segmentation import LossSettings, SegmentationLoss
 from hires.ops.blend import blend
 from hires.settings import Settings
 from hires.tasks.network_task import NetworkTask, demand

@@ -5,13 +5,12 @@ from functools import partial
 
 import pytest
 import torch
+from blocks import NORMS, POLICIES, WIDTH, Block, Trunk, assert_same, batch_norm, train
 from torch import nn
 
 from hires.memory.checkpointing import apply_policies, remove_policies
 from hires.memory.recompute import RecomputeError
 from hires.memory.units import Unit, find_units
-
-from blocks import NORMS, POLICIES, WIDTH, Block, Trunk, assert_same, batch_norm, train
 
 
 @pytest.fixture(params=POLICIES.values(), ids=POLICIES.keys())
@@ -59,7 +58,9 @@ def test_float16_with_a_scaler(trunk, policy):
     """The first scale overflows, so that a step is skipped too."""
     autocast = partial(torch.autocast, "cpu", torch.float16)
     outcomes = [
-        train(trunk, p, autocast=autocast, scaler=torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=2))
+        train(
+            trunk, p, autocast=autocast, scaler=torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=2)
+        )
         for p in ("none", policy)
     ]
     assert_same(*outcomes)

@@ -33,13 +33,19 @@ def trunk() -> Trunk:
     return Trunk(batch_norm(0.1)).cuda()
 
 
-def step(network: nn.Module, image: torch.Tensor, autocast=partial(torch.autocast, "cuda", enabled=False), scaler=None):
+def step(
+    network: nn.Module, image: torch.Tensor, autocast=partial(torch.autocast, "cuda", enabled=False), scaler=None
+):
     torch.manual_seed(3)
     network.zero_grad()
     with autocast():
         loss = total(network(image))
     (scaler.scale(loss) if scaler else loss).backward()
-    return {n: p.grad.clone() for n, p in network.named_parameters()}, dict(network.state_dict()), torch.cuda.get_rng_state()
+    return (
+        {n: p.grad.clone() for n, p in network.named_parameters()},
+        dict(network.state_dict()),
+        torch.cuda.get_rng_state(),
+    )
 
 
 @pytest.mark.parametrize("policy", [*POLICIES.values(), "offload"], ids=[*POLICIES, "offload"])
@@ -48,10 +54,14 @@ def test_policies_change_nothing(policy, dtype):
     outcomes = []
     for said in ("none", policy):
         network = trunk()
-        apply_policies(network, find_units(network, network.stages()), said, offload=HostOffload(torch.device("cuda")))
+        apply_policies(
+            network, find_units(network, network.stages()), said, offload=HostOffload(torch.device("cuda"))
+        )
         autocast = partial(torch.autocast, "cuda", dtype or torch.float32, enabled=dtype is not None)
         scaler = torch.amp.GradScaler("cuda") if dtype is torch.float16 else None
-        outcomes.append(step(network, torch.randn(4, 3, 256, 256, device="cuda", generator=_generator()), autocast, scaler))
+        outcomes.append(
+            step(network, torch.randn(4, 3, 256, 256, device="cuda", generator=_generator()), autocast, scaler)
+        )
     assert_same(*outcomes)
 
 
@@ -60,7 +70,9 @@ def test_less_is_allocated(policy, monkeypatch):
     peaks = {}
     for said in ("none", policy):
         network = trunk()
-        apply_policies(network, find_units(network, network.stages()), said, offload=HostOffload(torch.device("cuda")))
+        apply_policies(
+            network, find_units(network, network.stages()), said, offload=HostOffload(torch.device("cuda"))
+        )
         image = torch.randn(4, 3, 1024, 1024, device="cuda")
         step(network, image)
         torch.cuda.reset_peak_memory_stats()
@@ -97,7 +109,9 @@ def test_offload_overlaps_with_computing(monkeypatch):
     saved.copy_(host)
     torch.cuda.synchronize()
     copies = time.perf_counter() - begin
-    apply_policies(network, find_units(network, network.stages()), "offload", offload=HostOffload(torch.device("cuda")))
+    apply_policies(
+        network, find_units(network, network.stages()), "offload", offload=HostOffload(torch.device("cuda"))
+    )
     seconds()
     assert seconds() < plain + copies
 

@@ -32,7 +32,9 @@ def test_offload_changes_nothing(tmp_path, memory_format):
     network = Trunk(batch_norm(None)).to(memory_format=memory_format)
     image = torch.randn(2, 3, 16, 16).contiguous(memory_format=memory_format)
     expected = gradients(network, image)
-    apply_policies(network, find_units(network, network.stages()), "offload", offload=DiskOffload(tmp_path / "new"))
+    apply_policies(
+        network, find_units(network, network.stages()), "offload", offload=DiskOffload(tmp_path / "new")
+    )
     assert_same(expected, gradients(network, image))
     assert not os.listdir(tmp_path / "new")  # the files have no names
 

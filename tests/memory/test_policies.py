@@ -56,7 +56,10 @@ def test_a_segment_ends_where_another_policy_begins():
 @pytest.mark.parametrize(
     ("policies", "message"),
     [
-        ("ful", "memory.activation_checkpointing: got ful, allowed: none, selective, full, offload, full@stage, full@2"),
+        (
+            "ful",
+            "memory.activation_checkpointing: got ful, allowed: none, selective, full, offload, full@stage, full@2",
+        ),
         ("full@0", "memory.activation_checkpointing: got full@0"),
         ({"stage1": "x"}, "memory.activation_checkpointing.stage1: got x"),
         ({"stage2": "full"}, "memory.activation_checkpointing.stage2: no such stage; did you mean stage1"),

@@ -63,7 +63,13 @@ def trained(task, policy, steps=2):
     autocast = partial(torch.autocast, "cpu", torch.bfloat16)
     contexts = [{}] * (steps - 1) + [{"autocast": autocast}]
     losses = [train_step(task, samples, optimizer, micro_batch_size=2, **more) for more in contexts]
-    return losses, task.state_dict(), dict(task.named_buffers()), optimizer.state_dict()["state"], torch.get_rng_state()
+    return (
+        losses,
+        task.state_dict(),
+        dict(task.named_buffers()),
+        optimizer.state_dict()["state"],
+        torch.get_rng_state(),
+    )
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -14,7 +14,6 @@ from harness import arguments, in_turns, our_loop, report
 from torch.nn import functional as F
 
 from hires.interfaces import IGNORE, DataLimits, Sample
-from hires.losses.border import EqualPixels
 from hires.losses.labels import Exclusive
 from hires.losses.pixels import Pixels
 from hires.losses.region import Dice
@@ -44,8 +43,8 @@ def bare_loop(backbone: str, samples: list[Sample], steps: int) -> Callable[[], 
             masks = torch.stack([s.target["mask"] for s in samples]).long()
             logits = network((images.float() - mean) / std)
             pairs = torch.tensor(sum(len(mask.unique()) for mask in masks))
-            pixels = Pixels(logits, masks, Exclusive(CLASSES), EqualPixels(), torch.ones(CLASSES))
-            loss = F.cross_entropy(logits, masks, ignore_index=IGNORE) + dice(pixels, pairs)
+            pixels = Pixels(logits, masks, Exclusive(CLASSES), 1.0, torch.ones(CLASSES))
+            loss = F.cross_entropy(logits, masks, ignore_index=IGNORE) + dice.loss(dice.sums(pixels), pairs)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
