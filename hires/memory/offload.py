@@ -3,6 +3,7 @@
 Not run on CUDA.
 """
 
+import os
 import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -12,14 +13,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from hires.interfaces import ConfigError, TrainingError
+
 SMALLEST = 2**20  # bytes: less is not worth the way
 
 
 class Stored(ABC):
     """A tensor somewhere else."""
-
-    def fetch(self) -> None:
-        """Starts to bring the tensor back, ahead of `get`."""
 
     @abstractmethod
     def get(self) -> Tensor:
@@ -50,10 +50,12 @@ def _unpack(packed: Any) -> Tensor:
 
 
 class OnDisk(Stored):
+    """A mapped file without a name, which lives as long as its mapping."""
+
     def __init__(self, tensor: Tensor, folder: Path):
-        with tempfile.NamedTemporaryFile(
-            dir=folder, prefix="hires-offload-"
-        ) as file:  # lives as long as its mapping
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="hires-offload-") as file:
+            # a mapping that finds the disk full later ends the process without a word
+            os.posix_fallocate(file.fileno(), 0, tensor.numel() * tensor.element_size())
             flat = torch.from_file(file.name, shared=True, size=tensor.numel(), dtype=tensor.dtype)
         self._stored = flat.as_strided(tensor.size(), tensor.stride()).copy_(tensor.detach())
 
@@ -64,14 +66,22 @@ class OnDisk(Stored):
 
 
 class DiskOffload(Offload):
-    """Memory-mapped files in a folder; they have no name and vanish with the process."""
+    """Memory-mapped files in a folder, gone with the process. Raises ConfigError if it cannot be used."""
 
     def __init__(self, folder: str | Path):
         self._folder = Path(folder).expanduser()
-        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"memory.offload_dir: {folder} cannot be used ({error.strerror})") from error
 
     def store(self, tensor: Tensor) -> Stored:
-        return OnDisk(tensor, self._folder)
+        try:
+            return OnDisk(tensor, self._folder)
+        except OSError as error:
+            raise TrainingError(
+                f"memory.offload_dir: {self._folder} cannot hold what is offloaded ({error.strerror})"
+            ) from error
 
 
 class OnHost(Stored):
@@ -87,6 +97,7 @@ class OnHost(Stored):
         tensor.record_stream(stream)
 
     def fetch(self) -> None:
+        """Starts to bring the tensor back, ahead of `get`."""
         if self._fetched is None:
             with torch.cuda.stream(self._stream):
                 self._fetched = self._host.to(self._device, non_blocking=True)

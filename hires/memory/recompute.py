@@ -110,7 +110,7 @@ class Call:
         for argument in self._given:
             if isinstance(argument.box, Kept) and argument.tensor._version != argument.version:
                 raise RecomputeError(
-                    f"{self._name}: it changes its input in place, so it cannot be run twice; set its policy to none"
+                    f"{self._name}: it changes its input in place and cannot be run twice; set its policy to none"
                 )
 
     def _sign(self, result: Any) -> None:
@@ -144,8 +144,8 @@ class Call:
 
     def _error(self, difference: str) -> RecomputeError:
         return RecomputeError(
-            f"{self._name}: run again, it saved {difference}; it depends on more than its input, parameters, buffers "
-            "and random numbers: set its policy to none"
+            f"{self._name}: run again, it saved {difference}; it depends on more than its input, parameters, "
+            "buffers and random numbers: set its policy to none"
         )
 
 

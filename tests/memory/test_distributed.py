@@ -131,8 +131,8 @@ def count_calls(name: str) -> Callable[[], int]:
     return read
 
 
-def test_apply_policies_outside_of_a_group(policy="full"):
+def test_apply_policies_outside_of_a_group():
     network = nn.Sequential(nn.Conv2d(3, 3, 1))
-    apply_policies(network, [Unit("stage1", "stage1", ("0",))], policy)
+    apply_policies(network, [Unit("stage1", "stage1", ("0",))], "full")
     network(torch.randn(1, 3, 4, 4)).sum().backward()
     assert network[0].weight.grad is not None

@@ -7,6 +7,7 @@ import torch
 from blocks import Trunk, assert_same, batch_norm, total
 from torch import nn
 
+from hires.interfaces import ConfigError, TrainingError
 from hires.memory import offload
 from hires.memory.checkpointing import apply_policies, give_policies
 from hires.memory.meter import LivePeak, tensors_of
@@ -62,5 +63,15 @@ def test_a_cpu_without_a_folder_keeps_everything(caplog):
 
 def test_a_folder_that_cannot_be_used(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError):
+    with pytest.raises(ConfigError, match=r"memory\.offload_dir: .*file cannot be used \(File exists\)"):
         DiskOffload(tmp_path / "file")
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(TrainingError, match="cannot hold what is offloaded"):
+        DiskOffload(tmp_path).store(torch.zeros(3))
+    assert not os.listdir(tmp_path)
