@@ -19,6 +19,7 @@ from hires.instantiate import no_such_key
 CONFIG_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 """What hydra raises for a wrong command line or config file."""
 
+_POLICIES = "memory.activation_checkpointing"
 _CHECKPOINTING = re.compile(r"grad(ient)?_?checkpointing")
 
 
@@ -99,7 +100,8 @@ def missing(key: str, base: DictConfig) -> str:
     where = ".".join(parts[:depth])
     node = OmegaConf.select(base, where, throw_on_missing=False) if where else base
     if not OmegaConf.is_dict(node):
-        return f"{key}: no such key; {where} is not a mapping"
+        hint = f"; ++{key}=... makes it one" if where == _POLICIES else ""
+        return f"{key}: no such key; {where} is not a mapping{hint}"
     allowed = [str(k) for k in node if not str(k).startswith("_") and (where or k != "hydra")]
     near = get_close_matches(parts[depth], allowed, n=1)
     if near:
@@ -157,8 +159,7 @@ def checkpointing(text: str, base: DictConfig) -> Iterator[str]:
     in_key, in_value = _CHECKPOINTING.search(key), re.search(_CHECKPOINTING.pattern + r"['\"]?\s*:", value)
     paths = _paths(base)
     if in_value or (in_key and key not in paths):
-        setting = "memory.activation_checkpointing"
-        instead = f"set {setting}" if setting in paths else f"{setting}, which this version does not have"
+        instead = f"set {_POLICIES}" if _POLICIES in paths else f"{_POLICIES}, which this command does not have"
         yield f"{key}: no such key; hires calls this activation checkpointing: {instead}"
 
 

@@ -2,7 +2,9 @@
 
 import sys
 
-from hires.cli import run_command
+sys.path.pop(0)  # this folder: its profile.py would hide the one of Python
+
+from hires.cli import run_command  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(run_command("train", sys.argv[1:]))

@@ -1,0 +1,95 @@
+"""Policies from the command line: `profile` shows them, a training under them ends in the same bits."""
+
+import pytest
+import torch
+import yaml
+
+
+
+@pytest.fixture
+def weights(hires, shapes_overrides, tmp_path):
+    def train(name, *more):
+        overrides = [o for o in shapes_overrides if not o.startswith("run_dir=")]
+        settings = ["trainer.max_steps=3", "trainer.ema_decay=0.9", "backbone.drop_path_rate=0.2"]
+        code, _, error = hires("train", *overrides, *settings, f"run_dir={tmp_path / name}", *more)
+        assert code == 0, error
+        return torch.load(tmp_path / name / "checkpoints" / "last.pt", weights_only=True)
+
+    return train
+
+
+def test_a_training_under_policies_ends_in_the_same_bits(weights, tmp_path):
+    plain = weights("none")
+    said = "memory.activation_checkpointing={stem: full, stage1: selective, decoder: full@stage, loss: full}"
+    other = weights("mixed", said, "memory.verify=true")
+    for part in ("task", "ema"):
+        assert plain[part].keys() == other[part].keys()
+        assert all(torch.equal(value, other[part][key]) for key, value in plain[part].items() if hasattr(value, "shape"))
+    plan = yaml.safe_load((tmp_path / "mixed" / "plan.yaml").read_text())
+    assert plan["policies"]["stem"] == "full"
+    assert plan["policies"]["head"] == "none"
+    assert {policy for name, policy in plan["policies"].items() if name.startswith("decoder")} == {"full@stage"}
+
+
+def test_a_run_resumes_under_another_policy(weights, tmp_path, hires):
+    uninterrupted = weights("six", "trainer.max_steps=6", "scheduler=constant")
+    weights("three", "scheduler=constant")
+    settings = [f"resume={tmp_path / 'three'}", "trainer.max_steps=6", "memory.activation_checkpointing=full"]
+    code, _, error = hires("train", *settings)
+    assert code == 0, error
+    resumed = torch.load(tmp_path / "three" / "checkpoints" / "last.pt", weights_only=True)
+    assert all(torch.equal(value, resumed["task"][key]) for key, value in uninterrupted["task"].items())
+
+
+def test_verify_names_the_unit(hires, shapes_overrides, monkeypatch):
+    """A backbone whose blocks count their calls."""
+    from timm.models.resnet import BasicBlock
+
+    original = BasicBlock.forward
+
+    def counting(self, x):
+        self.calls = getattr(self, "calls", 0) + 1
+        return original(self, x) * (1 + 0.1 * self.calls)
+
+    monkeypatch.setattr(BasicBlock, "forward", counting)
+    code, _, error = hires("train", *shapes_overrides, "memory.verify=true")
+    assert code == 2
+    assert error.startswith("memory.verify: run twice, these units do not do the same: stage1 (network.backbone")
+    assert len(error.splitlines()) == 1
+
+
+def test_profile_shows_units_and_policies_without_data(hires):
+    code, output, error = hires(
+        "profile",
+        "model=fpn",
+        "backbone.name=resnet18",
+        "backbone.pretrained=false",
+        "model.num_classes=4",
+        "memory.activation_checkpointing={stage3.1: full, head: selective}",
+    )
+    assert code == 0, error
+    rows = {line.split()[0]: line.split()[1] for line in output.splitlines() if line[:1].isalpha()}
+    assert rows["stage3.0"] == "none"
+    assert rows["stage3.1"] == "full"
+    assert rows["head"] == "selective"
+    assert "loss" in rows
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("memory.activation_checkpointing=al", "memory.activation_checkpointing: got al, allowed: none, selective"),
+        ("memory.activation_checkpointing={stage7: full}", "no such stage; did you mean stage"),
+        (
+            "memory.activation_checkpointing.stage2=full",
+            "++memory.activation_checkpointing.stage2=... makes it one",
+        ),
+        ("memory.grad_checkpointing=true", "hires calls this activation checkpointing: set memory.activation_che"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(hires, override, message):
+    given = ["model=fpn", "backbone.name=resnet10t", "backbone.pretrained=false", "model.num_classes=4", override]
+    code, _, error = hires("profile", *given)
+    assert code == 2
+    assert message in error
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,10 @@
+"""Shows units and policies: `python tools/profile.py overrides...` is `hires profile overrides...`."""
+
+import sys
+
+sys.path.pop(0)  # this folder: its profile.py would hide the one of Python
+
+from hires.cli import run_command  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(run_command("profile", sys.argv[1:]))
