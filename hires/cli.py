@@ -12,15 +12,19 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from hires import __version__, cli_check, cli_errors, cli_help, instantiate
+from hires import __version__, cli_check, cli_errors, cli_help, cli_settings, instantiate
 from hires.cli_compose import Request, parse
 from hires.errors import ConfigError, HiresError
 
 COMMANDS = {
     "train": "Train a model, or continue a stopped run.",
     "evaluate": "Evaluate a trained run on whole images at native resolution.",
+    "profile": "Show the units of a model, and what activation checkpointing makes of them.",
+    "compare": "Train under several settings side by side: memory, time, losses, differences.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
+MODULES = {"compare": "hires.compare", "profile": "hires.profile"}
+"""Commands whose functions are elsewhere."""
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 
@@ -100,8 +104,14 @@ class _Run:
 
     def _work(self, cfg: DictConfig) -> None:
         cli_check.check(cfg, self.request)
+        name = self.request.command
+        settings = cli_settings.compose_settings(cfg, self.request) if name == "compare" else {}
         instantiate.check(cfg, "", instantiate.allowed_on_command_line())
-        getattr(import_module("hires.build"), self.request.command.replace("-", "_"))(cfg)
+        for setting, (_, composed) in settings.items():
+            with cli_settings.named(setting):
+                instantiate.check(composed, "", instantiate.allowed_on_command_line())
+        arguments = (cfg, settings) if settings else (cfg,)
+        getattr(import_module(MODULES.get(name, "hires.build")), name.replace("-", "_"))(*arguments)
 
 
 @contextmanager

@@ -29,14 +29,16 @@ EXAMPLES = {
 }
 
 
-def check(cfg: DictConfig, request: Request) -> None:
-    """Raises ConfigError for the first key or value that cannot be right, whatever it is used for."""
+def check(cfg: DictConfig, request: Request, node: Any = None) -> None:
+    """Raises ConfigError for the first key or value that cannot be right, whatever it is used for.
+
+    `node` is hydra's own, where the configuration is not that of the running job.
+    """
     plain = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(plain, dict)
-    path = request.file(request.config_name)
-    schema = OmegaConf.to_container(OmegaConf.load(path), resolve=False) if path else None
-    if isinstance(schema, dict):
-        check_keys(plain, schema, _groups())
+    schema = _schema(request, request.config_name)
+    if schema:
+        check_keys(plain, schema, _groups(node or HydraConfig.get()))
     missing = next(missing_keys(plain), None)
     if missing:
         comment = comments_of(request).get(missing, "")
@@ -100,9 +102,24 @@ def check_interpolations(cfg: DictConfig) -> None:
         raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
 
 
-def _groups() -> set[str]:
+def _schema(request: Request, config: str) -> dict[Any, Any]:
+    """A file's keys and defaults, with those of the files that its defaults name without a group."""
+    path = request.file(config)
+    own = OmegaConf.to_container(OmegaConf.load(path), resolve=False) if path else None
+    if not isinstance(own, dict):
+        return {}
+    defaults = own.get("defaults", [])
+    parts = [_schema(request, entry) for entry in defaults if isinstance(entry, str) and entry != "_self_"]
+    joined = [entry for part in parts for entry in part.get("defaults", [])]
+    return {
+        **{key: value for part in parts for key, value in part.items()},
+        **own,
+        "defaults": [*joined, *defaults],
+    }
+
+
+def _groups(hydra: Any) -> set[str]:
     """Groups that the files choose from; one that was added with + on the command line is no key."""
-    hydra = HydraConfig.get()
     overrides = cast(list[str], OmegaConf.to_container(hydra.overrides.task, resolve=False))
     parsed = OverridesParser.create().parse_overrides(overrides)
     added = {o.key_or_group for o in parsed if o.is_add() and not isinstance(o.value(), dict)}

@@ -18,6 +18,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from hires.cli_quotes import quote_elements
 from hires.errors import ConfigError
 
 
@@ -112,7 +113,8 @@ def parse(command: str, arguments: Sequence[str]) -> Request:
         raise ConfigError(f"{words[0]}: no such flag; {hint}allowed: {', '.join(flags)}")
 
     parser.error = error  # type: ignore[method-assign]
-    parsed = parser.parse_intermixed_args(list(arguments))
+    words = [quote_elements(word) if word.lstrip("+").startswith("settings") else word for word in arguments]
+    parsed = parser.parse_intermixed_args(words)
     for option, folder in (("--config-dir", parsed.config_dir), ("--config-path", parsed.config_path)):
         if folder and not Path(folder).is_dir():
             raise ConfigError(f"{option}: got {folder}, which is not a directory")

@@ -25,6 +25,25 @@ EXAMPLES = {
         ("hires evaluate run=RUN split=test checkpoint=last", "the last weights on the test images"),
         ("hires evaluate run=RUN evaluation.window=1024 evaluation.overlap=0.5", "larger windows"),
     ),
+    "profile": (
+        ("hires profile experiment=demo", "the units of the demo's model"),
+        (
+            "hires profile model=fpn model.num_classes=19 memory.activation_checkpointing=full@2",
+            "policies of a model without any data",
+        ),
+        ("hires profile experiment=demo_detection '++memory.activation_checkpointing.neck=full'", "one stage"),
+    ),
+    "compare": (
+        ("hires compare experiment=demo", "what activation checkpointing saves and costs"),
+        (
+            "hires compare experiment=demo 'settings={fp32: [], bf16: [trainer.precision=bf16-mixed]}' steps=50",
+            "two precisions, 50 steps of each",
+        ),
+        (
+            "hires compare experiment=demo 'settings={adamw: [], sgd: [optimizer=sgd]}' evaluate=true steps=140",
+            "two optimizers by their validation metric",
+        ),
+    ),
 }
 
 FLAGS = (
@@ -72,9 +91,9 @@ def command_help(request: Request, summary: str) -> str:
 
 
 def comments_of(request: Request) -> dict[str, str]:
-    """Dotted key: the comment above it, over every file that the request is composed of."""
+    """Dotted key: the comment above it, over every file of the composition; that of the command goes first."""
     found: dict[str, str] = {}
-    for config, package in request.parts(request.overrides):
+    for config, package in sorted(request.parts(request.overrides), key=lambda p: p[0] == request.config_name):
         path = request.file(config)
         if path:
             _, comments, _ = read_comments(path)

@@ -19,13 +19,14 @@ from hires.interfaces import ConfigError, DataError
 CONFIG, LAST = "config.yaml", "checkpoints/last.pt"
 
 
-def new_run_dir(given: str | None) -> Path:
-    """A new directory: the one given, or runs/<experiment>/<timestamp>, never one that another run holds.
+def new_run_dir(given: str | None, folder: str | None = None) -> Path:
+    """A new directory: the one given, or runs/<folder>/<timestamp>, never one that another run holds.
 
-    The jobs of a sweep share its directory. Raises ConfigError when the one given already holds a run.
+    The folder is the experiment unless it is said; the jobs of a sweep share a directory. Raises ConfigError
+    when the one given already holds a run.
     """
     if given is None:
-        return _exclusive(_default_run_dir())
+        return _exclusive(_default_run_dir(folder or _experiment()))
     if not given.strip():
         raise ConfigError("run_dir: got an empty text, allowed: a folder, or null for one with a name of its own")
     run_dir = Path(given).expanduser()
@@ -44,10 +45,10 @@ def _check_writable(run_dir: Path) -> None:
         raise ConfigError(f"run_dir: {run_dir} cannot be written to ({error.strerror}); choose another") from error
 
 
-def _default_run_dir() -> Path:
+def _default_run_dir(folder: str) -> Path:
     if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
         return Path(HydraConfig.get().sweep.dir) / str(HydraConfig.get().job.num)
-    return Path("runs") / _experiment() / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    return Path("runs") / folder / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
 
 
 def _exclusive(wanted: Path) -> Path:

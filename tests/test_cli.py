@@ -21,26 +21,33 @@ Hires = Callable[..., tuple[int, str, str]]
 
 
 class Calls(list[tuple[str, Any, list[str]]]):
-    """(command, configuration, sys.argv) of every call of a command; `then` happens in each."""
+    """(command, configuration, sys.argv) of every call of a command; `then` happens in each.
+
+    `settings` are those of the last `compare`.
+    """
+
+    settings: Any = None
 
     def then(self, cfg: Any) -> None: ...
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Stands in for hires.build."""
+    """Stands in for hires.build, and for the modules of commands that have their own."""
     made, module = Calls(), ModuleType("hires.build")
 
-    def command(name: str) -> Callable[[Any], None]:
-        def call(cfg: Any) -> None:
+    def command(name: str) -> Callable[..., None]:
+        def call(cfg: Any, settings: Any = None) -> None:
             made.append((name, OmegaConf.to_container(cfg, resolve=True), list(sys.argv)))
+            made.settings = settings
             made.then(cfg)
 
         return call
 
     for name in cli.COMMANDS:
         setattr(module, name, command(name))
-    monkeypatch.setitem(sys.modules, "hires.build", module)
+    for place in ("hires.build", *cli.MODULES.values()):
+        monkeypatch.setitem(sys.modules, place, module)
     return made
 
 
@@ -88,7 +95,7 @@ def test_version(hires: Hires) -> None:
 
 
 def test_unknown_command(hires: Hires) -> None:
-    message = "trian: no such command; did you mean train? allowed: train, evaluate"
+    message = f"trian: no such command; did you mean train? allowed: {', '.join(cli.COMMANDS)}"
     assert wrong(hires("trian", "seed=1")) == message
 
 
@@ -259,6 +266,76 @@ def test_every_option_of_every_group_passes_the_checks(hires: Hires, calls: Call
 )
 def test_mistakes_in_evaluate(arguments: list[str], start: str, hires: Hires, calls: Calls) -> None:
     assert wrong(hires("evaluate", *arguments)).startswith(start)
+    assert calls == []
+
+
+def test_settings_get_the_command_line_and_their_own_overrides(hires: Hires, calls: Calls) -> None:
+    given = "settings={a: [], b: [optimizer=sgd, ++memory.activation_checkpointing.stage2=full], c: ['seed=7']}"
+    assert hires("compare", "-m", given, "seed=3,4", "optimizer.lr=1")[0] == 0
+    assert [cfg["seed"] for _, cfg, _ in calls] == [3, 4]
+    a, b, c = (setting.cfg for setting in calls.settings.values())
+    assert [cfg.seed for cfg in (a, b, c)] == [4, 4, 7]
+    assert [cfg.optimizer.name for cfg in (a, b, c)] == ["adamw", "nesterov", "adamw"]
+    assert b.memory.activation_checkpointing.stage2 == "full"
+    assert b.optimizer.lr == 1
+    assert "hydra" not in a
+    assert hires("compare")[0] == 0
+    policies = {name: setting.cfg.memory.activation_checkpointing for name, setting in calls.settings.items()}
+    assert policies == {"none": "none", "full": "full"}
+
+
+def test_settings_of_a_users_own_experiment(hires: Hires, calls: Calls, tmp_path: Path) -> None:
+    folder = tmp_path / "mine" / "experiment"
+    folder.mkdir(parents=True)
+    text = "# @package _global_\nsettings:\n  '<a>': []\n  b: [trainer.max_steps=7, experiment=demo]\n"
+    (folder / "own.yaml").write_text(text)
+    assert hires("compare", "--config-dir", "mine", "experiment=own")[0] == 0
+    assert [setting.cfg.image_size for setting in calls.settings.values()] == [512, 256]
+    assert calls.settings["b"].overrides == ["trainer.max_steps=7", "experiment=demo"]
+
+
+@pytest.mark.parametrize(
+    ("override", "start"),
+    [
+        ("trainer.max_stepz=5", "trainer.max_stepz: no such key; did you mean trainer.max_steps? allowed in trai"),
+        ("++trainer.max_stepz=5", "trainer.max_stepz: no such key; did you mean trainer.max_steps? allowed in "),
+        ("+bach_size=5", "bach_size: no such key; did you mean batch_size? allowed: "),
+        ("optimizer=sdg", "optimizer: got sdg; did you mean optimizer=sgd? allowed: "),
+        ("experiment=dema", "experiment: got dema; did you mean experiment=demo? allowed: "),
+        ("foo", "foo: got no value; write KEY=VALUE"),
+        ("'batch_size=1,2'", "batch_size: got 1,2, several values; "),
+        ("data=mask_folder", "data.root: must be given, for example data.root="),
+        (
+            "grad_checkpointing=true",
+            "grad_checkpointing: no such key; hires calls this activation checkpointing: ",
+        ),
+        ("steps=5", "steps: is the same for all settings; give it on the command line itself"),
+        ("allow_targets=[os.]", "allow_targets: is the same for all settings; "),
+        ("+hydra.callbacks.x=1", "hydra.callbacks.x: is the same for all settings; "),
+    ],
+)
+def test_mistakes_in_settings(override: str, start: str, hires: Hires, calls: Calls) -> None:
+    assert wrong(hires("compare", f"settings={{a: [], b: [{override}]}}")).startswith(f"settings.b: {start}")
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("override", "start"),
+    [
+        (
+            "settings=5",
+            "settings: got 5, allowed: null, or two and more by name, for example 'settings={none: [], ",
+        ),
+        ("settings={a: []}", "settings: got 1 of them, allowed: null, or two and more by name"),
+        ("settings={a: [], b: x}", "settings.b: got 'x', allowed: a list of overrides, as in 'settings={none: "),
+        ("settings={a: [b=1", "settings: got {a: ['b=1', which cannot be read"),
+        ("stepz=5", "stepz: no such key; did you mean steps? allowed: allow_targets, augmentation, backbone"),
+        ("+foo=5", "foo: no such key; allowed: allow_targets, augmentation, backbone, batch_size, data"),
+        ("~trainer", "trainer: has been removed, but is needed"),
+    ],
+)
+def test_mistakes_in_compare(override: str, start: str, hires: Hires, calls: Calls) -> None:
+    assert wrong(hires("compare", override)).startswith(start)
     assert calls == []
 
 
@@ -454,6 +531,13 @@ def test_help_of_evaluate(hires: Hires) -> None:
     assert "Groups" not in out
 
 
+def test_help_of_compare(hires: Hires) -> None:
+    _, out, _ = hires("compare", "--help")
+    for key in ("settings", "steps", "evaluate", "measure_memory", "run_dir", "trainer.max_steps", "image_size"):
+        assert f"\n  {key}=" in out
+    assert out.count("\n  hires compare ") == 3
+
+
 def python(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments],
@@ -467,7 +551,9 @@ def python(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProces
 
 
 def test_help_and_mistakes_need_no_torch(tmp_path: Path) -> None:
-    for arguments in (["--help"], ["train", "--help"], ["train", "trainer.max_stepz=5"], ["evaluate"]):
+    setting = ["compare", "settings={a: [], b: [trainer.max_stepz=5]}"]
+    mistakes = (["train", "trainer.max_stepz=5"], ["evaluate"], setting)
+    for arguments in (["--help"], ["train", "--help"], *mistakes):
         code = f"""
 import sys
 sys.argv = ["hires", *{arguments!r}]

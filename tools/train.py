@@ -4,7 +4,7 @@ import sys
 
 sys.path.pop(0)  # this folder: its profile.py would hide the one of Python
 
-from hires.cli import run_command  # noqa: E402
+from hires.cli import run_command
 
 if __name__ == "__main__":
     sys.exit(run_command("train", sys.argv[1:]))

@@ -5,7 +5,6 @@ import torch
 import yaml
 
 
-
 @pytest.fixture
 def weights(hires, shapes_overrides, tmp_path):
     def train(name, *more):
@@ -24,7 +23,9 @@ def test_a_training_under_policies_ends_in_the_same_bits(weights, tmp_path):
     other = weights("mixed", said, "memory.verify=true")
     for part in ("task", "ema"):
         assert plain[part].keys() == other[part].keys()
-        assert all(torch.equal(value, other[part][key]) for key, value in plain[part].items() if hasattr(value, "shape"))
+        assert all(
+            torch.equal(value, other[part][key]) for key, value in plain[part].items() if hasattr(value, "shape")
+        )
     plan = yaml.safe_load((tmp_path / "mixed" / "plan.yaml").read_text())
     assert plan["policies"]["stem"] == "full"
     assert plan["policies"]["head"] == "none"
@@ -78,7 +79,10 @@ def test_profile_shows_units_and_policies_without_data(hires):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("memory.activation_checkpointing=al", "memory.activation_checkpointing: got al, allowed: none, selective"),
+        (
+            "memory.activation_checkpointing=al",
+            "memory.activation_checkpointing: got al, allowed: none, selective",
+        ),
         ("memory.activation_checkpointing={stage7: full}", "no such stage; did you mean stage"),
         (
             "memory.activation_checkpointing.stage2=full",

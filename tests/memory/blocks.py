@@ -142,7 +142,9 @@ def total(value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return (value.float() ** 2).mean()
     parts = value.values() if isinstance(value, dict) else value
-    return torch.stack([total(part) for part in parts if part is not None and not isinstance(part, (int, str))]).sum()
+    return torch.stack(
+        [total(part) for part in parts if part is not None and not isinstance(part, (int, str))]
+    ).sum()
 
 
 def assert_same(one: Any, other: Any, path: str = "") -> None:

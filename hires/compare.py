@@ -1,0 +1,101 @@
+"""The command `compare`: the same training under several settings, step by step in turns."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+from rich.console import Console
+
+from hires import runs
+from hires.cli_settings import Setting, named
+from hires.compare_memory import Peak, measure_memory
+from hires.compare_training import Material, open_material
+from hires.compare_turns import take_turns
+from hires.engine.display import Display, log_to
+from hires.engine.files import write_json, write_text
+from hires.instantiate import instantiate
+from hires.interfaces import ConfigError, ImageSource
+from hires.recipe import Count, read_recipe
+from hires.settings import Settings
+from hires.visualize.comparison import page, table
+
+log = logging.getLogger(__name__)
+
+RESULT, PAGE = "compare.json", "compare.html"
+
+
+@dataclass(frozen=True)
+class Options(Settings):
+    """How to compare."""
+
+    steps: Count = 10
+    evaluate: bool = False
+    measure_memory: bool = True
+
+
+def compare(cfg: DictConfig, settings: dict[str, Setting]) -> dict[str, Any]:
+    """Compares the settings, the first of which is the reference; returns what it writes to compare.json."""
+    console = Console()
+    log_to(console, None)
+    options = _options(cfg)
+    materials = _materials(settings, options)
+    run_dir = _run_dir(cfg.run_dir)
+    log.info("Comparing %s: %d steps each, in turns", ", ".join(settings), options.steps)
+    with Display(console, options.steps) as display:
+        found = take_turns(materials, options.steps, options.evaluate, display)
+    # nothing of the trainings is left, so that their memory does not stand in the way of what is measured now
+    outcome = {
+        "command": "compare",
+        "run_dir": str(run_dir),
+        "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+        "reference": next(iter(settings)),
+        "steps": options.steps,
+        "settings": {
+            name: {"overrides": setting.overrides, **_memory(name, setting, options)._asdict(), **found[name]}
+            for name, setting in settings.items()
+        },
+    }
+    write_json(run_dir / RESULT, outcome)
+    write_text(run_dir / PAGE, page(outcome))
+    console.print(table(outcome))
+    log.info("Done: %s", run_dir / PAGE)
+    return outcome
+
+
+def _options(cfg: DictConfig) -> Options:
+    if cfg.resume is not None:
+        raise ConfigError("resume: a comparison begins anew; init_from= begins with the weights of a run")
+    given = {name: cfg[name] for name in Options.__dataclass_fields__}
+    options: Options = instantiate({"_target_": "hires.compare.Options", **given}, "")
+    return options
+
+
+def _materials(settings: dict[str, Setting], options: Options) -> dict[str, Material]:
+    """What each setting is made of. Raises ConfigError for the first thing that is wrong in one."""
+    recipes = {}
+    for name, setting in settings.items():
+        with named(name):
+            recipes[name] = read_recipe(setting.cfg)
+    materials, opened = {}, dict[str, ImageSource]()
+    for name, setting in settings.items():
+        with named(name):
+            materials[name] = open_material(recipes[name], setting.cfg, opened)
+            if options.evaluate and not recipes[name].data.has_split("val"):
+                raise ConfigError("evaluate: got true, but the data has no validation split")
+    return materials
+
+
+def _run_dir(given: str | None) -> Path:
+    if given and any((Path(given).expanduser() / file).exists() for file in (RESULT, runs.CONFIG)):
+        raise ConfigError(f"run_dir: {given} holds results already; choose another directory")
+    return runs.new_run_dir(given, "compare")
+
+
+def _memory(name: str, setting: Setting, options: Options) -> Peak:
+    if not options.measure_memory:
+        return Peak()
+    log.info("Measuring the memory of %s", name)
+    return measure_memory(name, setting.cfg)

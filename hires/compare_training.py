@@ -1,0 +1,108 @@
+"""The trainings of a comparison, from a configuration to the step before the first."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from hires.build import make_plan
+from hires.data.loader import StepSampler, make_loader
+from hires.data.windows import windows_in_epoch
+from hires.engine.fabric import make_fabric
+from hires.engine.step import Updater
+from hires.interfaces import ImageSource, MemoryPlan, Sample
+from hires.recipe import Recipe
+from hires.wiring import (
+    Learner,
+    check_units,
+    make_dataset,
+    make_evaluation,
+    make_learner,
+    make_policies,
+    make_update,
+)
+
+_SAMPLES = ("data", "augmentation", "image_size", "batch_size", "seed")
+"""What samples follow from, besides the padding of the task."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a training is made of: its recipe, and images, which settings with the same data share."""
+
+    recipe: Recipe
+    source: ImageSource
+    key: str  # the same where the samples are the same
+
+    @cached_property
+    def _windows(self) -> int:
+        return windows_in_epoch(self.source, self.recipe.image_size, self.recipe.data)
+
+    @property
+    def max_steps(self) -> int:
+        """Optimizer steps of the whole training, which the learning rate follows."""
+        return self.recipe.trainer.steps(-(-self._windows // self.recipe.top.batch_size))
+
+    def batches(self, steps: int) -> Iterator[list[Sample]]:
+        """The samples of the first optimizer steps, made in this process when they are asked for."""
+        sampler = StepSampler(self._windows, self.recipe.top.batch_size, 0, steps)
+        return iter(make_loader(make_dataset(self.recipe, self.source), sampler, workers=0, pin_memory=False))
+
+
+def open_material(recipe: Recipe, cfg: DictConfig, opened: dict[str, ImageSource]) -> Material:
+    """The recipe of a configuration with its images; images opened before are taken from `opened`."""
+    plain: Any = OmegaConf.to_container(cfg, resolve=True)
+    key = json.dumps([*(plain[part] for part in _SAMPLES), recipe.task.padding])
+    if key not in opened:
+        opened[key] = recipe.data.source("train")
+    return Material(recipe, opened[key], key)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training before its first step."""
+
+    recipe: Recipe
+    learner: Learner
+    update: Updater
+    plan: MemoryPlan
+
+    def wait(self) -> None:
+        """Returns when the device has done all that it was given."""
+        if self.learner.fabric.device.type == "cuda":
+            torch.cuda.synchronize(self.learner.fabric.device)
+
+    def parameters(self) -> dict[str, Tensor]:
+        return dict(self.learner.task.named_parameters())
+
+    def buffers(self) -> dict[str, Tensor]:
+        return dict(self.learner.task.named_buffers())
+
+    def gradients(self) -> dict[str, Tensor]:
+        """The gradients that are there, without the factor by which half precision scales them."""
+        gradients = {name: p.grad for name, p in self.parameters().items() if p.grad is not None}
+        scaler = getattr(self.learner.fabric.strategy.precision, "scaler", None)
+        if scaler is None:
+            return gradients
+        return {name: gradient / scaler.get_scale() for name, gradient in gradients.items()}
+
+    def metrics(self, progress: Callable[[int, int], None]) -> dict[str, float]:
+        """What the validation images give."""
+        evaluation = make_evaluation(self.recipe, self.recipe.data.source("val"), self.learner.fabric, progress)
+        return evaluation(self.learner.average.module)
+
+
+def begin(material: Material, samples: list[Sample]) -> Training:
+    """A training before its first step, whose samples are needed for `memory.verify`."""
+    recipe, plan = material.recipe, make_plan(material.recipe)
+    fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
+    learner = make_learner(recipe, material.source, fabric, resumed=False)
+    update = make_update(recipe, learner, plan, material.max_steps)
+    if recipe.memory.verify:
+        check_units(recipe, learner, samples[: plan.micro_batch_size])
+    return Training(recipe, learner, update, replace(plan, policies=make_policies(recipe, learner)))
