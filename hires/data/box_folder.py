@@ -55,7 +55,7 @@ class BoxSettings(SplitSettings):
         classes = BoxClasses(given.vocabulary, self.table())
         labels = classes.indexed(given.objects, self.unlisted, given.places)
         objects, segments = _with_labels(given, labels, self.unlisted == "ignore")
-        objects, which, findings = cleaned(objects, given.images)
+        objects, which, findings = cleaned(objects, given.images, segments.kinds() if segments else None)
         source = BoxSource(
             self.root_path(),
             given.images,

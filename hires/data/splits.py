@@ -111,9 +111,16 @@ def _listed(
 
 
 def check_leaks(
-    root: Path, pairs: Sequence[Pair], chosen: Mapping[str, set[str]], groups: Mapping[str, str]
+    root: Path,
+    pairs: Sequence[Pair],
+    chosen: Mapping[str, set[str]],
+    groups: Mapping[str, str],
+    setting: str = "data.splits",
 ) -> None:
-    """Raises DataError when an image, or a group, is in two splits; `chosen`: keys by split, `groups` by key."""
+    """Raises DataError when an image, or a group, is in two splits; `chosen`: keys by split, `groups` by key.
+
+    `setting` is the key that divides the images, for messages.
+    """
     splits = list(chosen)
     for position, first in enumerate(splits):
         for second in splits[position + 1 :]:
@@ -123,6 +130,6 @@ def check_leaks(
                 images = [pair.image for pair in pairs if pair.key in shared]
                 raise DataError(
                     f"{root}: leak: {len(images)} image(s) are in both {first!r} and {second!r}: "
-                    f"{some(images)}; change data.splits so that no image is in two"
+                    f"{some(images)}; change {setting} so that no image is in two"
                 )
-    check_group_leaks(root, groups, chosen)
+    check_group_leaks(root, groups, chosen, setting)
