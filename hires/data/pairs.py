@@ -49,7 +49,8 @@ def joined(
     """Pairs of the files that `find` gave, in order of the images' paths.
 
     `what` a file of the truth is called, and `pattern` where they are, is for messages. With `may_miss` an image
-    may have none, else it raises DataError, with a `hint` on what else to do. `counts` says whether a file without image is worth a warning.
+    may have none, else it raises DataError, with a `hint` on what else to do. `counts` says whether a file without
+    image is worth a warning.
     """
     lonely = [path for key, path in images.items() if key not in truths]
     if lonely and not may_miss:

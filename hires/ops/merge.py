@@ -13,6 +13,7 @@ from hires.ops.fusion import fuse
 
 Size = tuple[int, int]
 _NEAR = 2.0  # view pixels from a border of the window at which a box counts as cut: detectors are not exact
+_WHOLE_IMAGE = -1  # number of the window of overviews
 _MOST = 0.5  # share of a cut box: with more inside another box than outside, it is rather a part of that
 
 
@@ -23,6 +24,8 @@ class Placed(NamedTuple):
     window: Tensor  # (N,) int64: equal numbers, equal windows
 
 
+Found = tuple[View, Detections]
+"""A view, and what was found in it, in pixels of the image."""
 Merged = tuple[Detections, Tensor]
 """Merged detections (K), and the index (K,) of the surest of those that each is made of."""
 
@@ -36,16 +39,20 @@ def merge(
     `fuse`). Boxes cut by a border of their window that is not one of the image yield to whole ones: whole ones
     are merged first. A cut one is dropped if it overlaps a whole one of its class by more than `iou`, or if most
     of it lies in one that another window shows (its own window shows them as two). The others are parts of
-    objects that no window shows whole: they are merged, and yield to larger parts in the same way.
+    objects that no window shows whole: they are merged, and yield to larger parts in the same way. An overview,
+    whose pixels are coarse, adds what no window shows whole; of all else what windows say stays as it is.
     """
-    views, parts = [], []
+    windows: list[Found] = []
+    overviews: list[Found] = []
     for view, found in predictions:
-        views.append(view)
-        parts.append(placed(view, found, size))
-    if not views:
+        (overviews if view.overview else windows).append((view, placed(view, found, size)))
+    if not windows:
         return nothing(size)
-    seen, cut = _gathered(views, parts, size)
+    views = [view for view, _ in windows]
+    seen, cut = _gathered(windows, size)
     whole = _merged(_at(seen, ~cut), how, iou, lambda boxes: _showing_whole(boxes, views, size))
+    if overviews:
+        whole = _with_large(whole, overviews, views, size, how, iou)
     rest = _at(seen, cut)
     rest = _at(rest, ~_yields(rest, whole, iou))
     rest = _merged(rest, how, iou, lambda boxes: _showing(boxes, views))
@@ -84,15 +91,36 @@ def is_cut(boxes: Tensor, view: View, size: Size) -> Tensor:
     return result
 
 
-def _gathered(views: list[View], parts: list[Detections], size: Size) -> tuple[Placed, Tensor]:
+def _gathered(parts: list[Found], size: Size) -> tuple[Placed, Tensor]:
     """All detections, and which of them (N,) are cut."""
     numbers: dict[Window, int] = {}
-    windows = [
-        torch.full_like(part.labels, numbers.setdefault(view.window, len(numbers)))
-        for view, part in zip(views, parts, strict=True)
-    ]
-    cut = [is_cut(part.boxes, view, size) for view, part in zip(views, parts, strict=True)]
-    return Placed(joined(parts), torch.cat(windows)), torch.cat(cut)
+    windows = [torch.full_like(f.labels, numbers.setdefault(view.window, len(numbers))) for view, f in parts]
+    cut = [is_cut(found.boxes, view, size) for view, found in parts]
+    return Placed(joined([found for _, found in parts]), torch.cat(windows)), torch.cat(cut)
+
+
+def _with_large(
+    whole: Placed, overviews: list[Found], views: list[View], size: Size, how: str, iou: float
+) -> Placed:
+    """What windows show whole, and what overviews add to it.
+
+    A box counts as shown by a window only with room for what an overview may have missed of it.
+    """
+    view, seen = overviews[0][0], _gathered(overviews, size)[0]
+    slack = _NEAR * max(view.window.height / view.height, view.window.width / view.width)
+    grown = seen.found.boxes + seen.found.boxes.new_tensor([-slack, -slack, slack, slack])
+    seen = _at(seen, _showing_whole(grown, views, size) == 0)
+    large = _merged(seen, how, iou, lambda boxes: torch.full((len(boxes),), float(len(overviews))).to(boxes))
+    doubled = _overlaps(large.found, whole.found) > iou
+    large = _at(large, ~(doubled & (large.found.labels[:, None] == whole.found.labels)).any(1))
+    numbers = torch.full_like(large.window, _WHOLE_IMAGE)
+    return Placed(joined([whole.found, large.found]), torch.cat([whole.window, numbers]))
+
+
+def _overlaps(these: Detections, others: Detections) -> Tensor:
+    """Intersection over union (N, M)."""
+    common = intersections(these.boxes, others.boxes)
+    return common / (areas(these.boxes)[:, None] + areas(others.boxes) - common)
 
 
 def _at(seen: Placed, index: Tensor) -> Placed:
