@@ -37,7 +37,7 @@ class BoxClasses:
             raise SettingError("data.classes", f"{len(entries)} classes", f"1 to {IGNORE} classes")
         self.names = tuple(entries)
         for name in self.names:
-            if len(name.splitlines()) != 1:  # logs and tables have a line for each
+            if name.splitlines() != [name]:  # logs and tables have a line for each
                 allowed = "names of one line; rename it in the files, or list it as NAME: what the files call it"
                 raise SettingError("data.classes", name, allowed)
         numbers = {name: self._numbers(name, keys) for name, keys in entries.items()}

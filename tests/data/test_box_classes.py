@@ -57,6 +57,7 @@ def test_tables(vocabulary, table, names, ids, labels):
         (COCO, ("car", "bus", "car"), "^data.classes: got .*'car' stands there twice"),
         (VOC, ("RBC", "RBC"), "^data.classes: got .*'RBC' stands there twice"),
         (Vocabulary({0: "a", 1: "a"}), None, r"^data.classes.a: .*0 and 1 both have it; a: \[0, 1\]"),
+        (Vocabulary({0: "a\n"}), None, r"^data.classes: got 'a\\n', allowed: names of one line"),
         (Vocabulary({0: "a\nb"}), None, r"^data.classes: got 'a\\nb', allowed: names of one line"),
         (VOC, {"a": "RBC", "b": "RBC"}, "^data.classes.b: got 'RBC'"),
         (YOLO, {"a": "car"}, "^data.classes.a: got 'car', allowed: numbers"),
