@@ -8,11 +8,11 @@ from torch import Tensor
 from torchvision.ops import batched_nms
 
 from hires.interfaces import View, Window
-from hires.ops.boxes import Detections, areas, chosen, intersections, joined, nothing, strongest, turned
+from hires.ops.boxes import Detections, areas, chosen, intersections, joined, nothing, strongest
 from hires.ops.fusion import fuse
+from hires.ops.view_boxes import NEAR, is_cut, placed, showing, showing_whole
 
 Size = tuple[int, int]
-_NEAR = 2.0  # view pixels from a border of the window at which a box counts as cut: detectors are not exact
 _WHOLE_IMAGE = -1  # number of the window of overviews
 _MOST = 0.5  # share of a cut box: with more inside another box than outside, it is rather a part of that
 
@@ -50,45 +50,14 @@ def merge(
         return nothing(size)
     views = [view for view, _ in windows]
     seen, cut = _gathered(windows, size)
-    whole = _merged(_at(seen, ~cut), how, iou, lambda boxes: _showing_whole(boxes, views, size))
+    whole = _merged(_at(seen, ~cut), how, iou, lambda boxes: showing_whole(boxes, views, size))
     if overviews:
         whole = _with_large(whole, overviews, views, size, how, iou)
     rest = _at(seen, cut)
     rest = _at(rest, ~_yields(rest, whole, iou))
-    rest = _merged(rest, how, iou, lambda boxes: _showing(boxes, views))
+    rest = _merged(rest, how, iou, lambda boxes: showing(boxes, views))
     rest = _at(rest, ~_yields(rest, rest, iou, larger_only=True))
     return strongest(joined([whole.found, rest.found]), max_detections)
-
-
-def placed(view: View, found: Detections, size: Size) -> Detections:
-    """A view's detections in pixels of the image of (height, width), clipped to the view's window.
-
-    Those without area or with the centre outside (in the padding) are left out; frames are not clipped.
-    """
-    found = turned(found, view.flip)
-    y, x, height, width = view.window
-    scale = found.boxes.new_tensor([width / view.width, height / view.height] * 2)
-    boxes = found.boxes * scale + scale.new_tensor([x, y, x, y])
-    low, high = scale.new_tensor([x, y]), scale.new_tensor([x + width, y + height])
-    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    boxes = boxes.clamp(low.repeat(2), high.repeat(2))
-    inside = ((centres >= low) & (centres < high) & (boxes[:, 2:] > boxes[:, :2])).all(1)
-    frames = None if found.frames is None else found.frames * scale + scale.new_tensor([x, y, x, y])
-    return chosen(found._replace(boxes=boxes, frames=frames, extent=size), inside)
-
-
-def is_cut(boxes: Tensor, view: View, size: Size) -> Tensor:
-    """Which boxes (N, 4) in pixels of the image reach a border of the view's window that is inside the image."""
-    window, shown = view.window, (view.height, view.width)
-    result = torch.zeros(len(boxes), dtype=torch.bool, device=boxes.device)
-    for axis in (0, 1):  # y, x
-        start, length = window[axis], window[axis + 2]
-        near = max(1.0, _NEAR * length / shown[axis])
-        if start > 0:
-            result |= boxes[:, 1 - axis] <= start + near
-        if start + length < size[axis]:
-            result |= boxes[:, 3 - axis] >= start + length - near
-    return result
 
 
 def _gathered(parts: list[Found], size: Size) -> tuple[Placed, Tensor]:
@@ -107,9 +76,9 @@ def _with_large(
     A box counts as shown by a window only with room for what an overview may have missed of it.
     """
     view, seen = overviews[0][0], _gathered(overviews, size)[0]
-    slack = _NEAR * max(view.window.height / view.height, view.window.width / view.width)
+    slack = NEAR * max(view.window.height / view.height, view.window.width / view.width)
     grown = seen.found.boxes + seen.found.boxes.new_tensor([-slack, -slack, slack, slack])
-    seen = _at(seen, _showing_whole(grown, views, size) == 0)
+    seen = _at(seen, showing_whole(grown, views, size) == 0)
     large = _merged(seen, how, iou, lambda boxes: torch.full((len(boxes),), float(len(overviews))).to(boxes))
     doubled = _overlaps(large.found, whole.found) > iou
     large = _at(large, ~(doubled & (large.found.labels[:, None] == whole.found.labels)).any(1))
@@ -150,17 +119,3 @@ def _yields(these: Placed, to: Placed, iou: float, larger_only: bool = False) ->
             yields &= other > own
         result[mine] = yields.any(1)
     return result
-
-
-def _showing_whole(boxes: Tensor, views: list[View], size: Size) -> Tensor:
-    """How many views (N,) show each box uncut."""
-    return sum((~is_cut(boxes, view, size) for view in views), torch.zeros(len(boxes), device=boxes.device))
-
-
-def _showing(boxes: Tensor, views: list[View]) -> Tensor:
-    """How many views' windows (N,) hold each box, give or take a pixel."""
-    counts = torch.zeros(len(boxes), device=boxes.device)
-    for y, x, height, width in (view.window for view in views):
-        low, high = boxes.new_tensor([x - 1, y - 1]), boxes.new_tensor([x + width + 1, y + height + 1])
-        counts += ((boxes[:, :2] >= low) & (boxes[:, 2:] <= high)).all(1)
-    return counts

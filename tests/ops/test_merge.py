@@ -8,7 +8,8 @@ from torchvision.ops import batched_nms, box_iou
 
 from hires.interfaces import View, Window
 from hires.ops.boxes import Detections, chosen, nothing, turned
-from hires.ops.merge import is_cut, merge
+from hires.ops.merge import merge
+from hires.ops.view_boxes import is_cut
 from hires.ops.windows import tiles
 
 FLIPS = [(), (1,), (2,), (1, 2)]
@@ -271,6 +272,6 @@ def test_centres_in_the_padding_are_dropped(how):
 @HOW
 def test_nothing_found(how):
     assert len(merged([], how).boxes) == 0
-    found = merged([(LEFT, nothing((100, 100))), (RIGHT, nothing((100, 100)))], how)
+    found = merged([(view, nothing((100, 100))) for view in (overview(SIZE), LEFT, RIGHT)], how)
     assert found.boxes.shape == (0, 4)
     assert found.extent == SIZE
