@@ -39,7 +39,8 @@ class View(NamedTuple):
 
     The tensor may be larger: everything below and to the right of the view is padding. It is flipped, with
     its padding, along the dimensions `flip` of (C, H, W). What the network says within `margin` pixels of a
-    border of the window that is not one of the image is left to the neighbours, which see more around it.
+    border of the window that is not one of the image is left to the neighbours, which see more around it. An
+    `overview` is the whole image beside windows of it, for objects that no window shows whole.
     """
 
     window: Window
@@ -47,6 +48,7 @@ class View(NamedTuple):
     width: int
     flip: tuple[int, ...] = ()
     margin: int = 0
+    overview: bool = False
 
 
 class Sample(NamedTuple):

@@ -88,7 +88,15 @@ def read_recipe(cfg: DictConfig) -> Recipe:
         raise ConfigError(
             f"backbone.in_channels: got {recipe.backbone.in_channels}, but data.channels is {recipe.data.channels}"
         )
+    _check_task(recipe.model, recipe.task)
     return recipe
+
+
+def _check_task(model: Any, task: Any) -> None:
+    """Raises ConfigError for a network with the losses of another; classes of others that do not say pass."""
+    wanted, got = getattr(model, "task", None), getattr(task, "kind", None)
+    if wanted and got and wanted != got:
+        raise ConfigError(f"task: got {got}, but the model ({type(model).__name__}) needs task={wanted}")
 
 
 def check_multiple(key: str, size: Size, stride: int) -> None:

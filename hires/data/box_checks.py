@@ -27,11 +27,14 @@ class Finding(NamedTuple):
         log.warning("%s: %d %s: %s", root, self.number, self.what, some(self.names))
 
 
-def cleaned(objects: Objects, images: Images) -> tuple[Objects, np.ndarray, list[Finding]]:
+def cleaned(
+    objects: Objects, images: Images, masks: np.ndarray | None = None
+) -> tuple[Objects, np.ndarray, list[Finding]]:
     """Objects whose boxes lie in their image and have an area, which of the given ones they are, and findings.
 
     Boxes that leave the image are clipped; those without area, before or after that, and exact repetitions
-    (image, class and box) are dropped.
+    (image, class and box) are dropped. Where masks are read, `masks` (M,) numbers them: objects with different
+    ones are no repetitions.
     """
     height, width = images.sizes[objects.images].T
     limits = np.stack([width, height, width, height], axis=1)
@@ -40,7 +43,7 @@ def cleaned(objects: Objects, images: Images) -> tuple[Objects, np.ndarray, list
     outside = ~flat & _is_flat(clipped)
     leaving = ~flat & ~outside & (np.abs(clipped - objects.boxes) > _ROUNDING).any(axis=1)
     kept = ~flat & ~outside
-    repeated = kept & ~_is_first(objects, kept)
+    repeated = kept & ~_is_first(objects, kept, masks)
     kinds = {
         "box(es) without area or upside down are left out": flat,
         "box(es) lie outside of their image and are left out": outside,
@@ -56,9 +59,10 @@ def _is_flat(boxes: np.ndarray) -> np.ndarray:
     return (boxes[:, 2:] - boxes[:, :2] < _SMALLEST).any(axis=1)
 
 
-def _is_first(objects: Objects, among: np.ndarray) -> np.ndarray:
-    """(M,) bool: the first of those that are equal in image, class and box, among some of them."""
-    rows = np.column_stack([objects.images, objects.classes, objects.ignored, objects.boxes])[among]
+def _is_first(objects: Objects, among: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+    """(M,) bool: the first of those that are equal in image, class, box and mask, among some of them."""
+    masks = np.zeros(len(among)) if masks is None else masks
+    rows = np.column_stack([objects.images, objects.classes, objects.ignored, masks, objects.boxes])[among]
     first = np.zeros(len(among), bool)
     if len(rows):
         first[np.flatnonzero(among)[np.unique(rows, axis=0, return_index=True)[1]]] = True

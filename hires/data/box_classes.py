@@ -36,6 +36,10 @@ class BoxClasses:
         if not 1 <= len(entries) <= IGNORE:
             raise SettingError("data.classes", f"{len(entries)} classes", f"1 to {IGNORE} classes")
         self.names = tuple(entries)
+        for name in self.names:
+            if name.splitlines() != [name]:  # logs and tables have a line for each
+                allowed = "names of one line; rename it in the files, or list it as NAME: what the files call it"
+                raise SettingError("data.classes", name, allowed)
         numbers = {name: self._numbers(name, keys) for name, keys in entries.items()}
         self._indices: dict[int, int] = {}
         for index, (name, several) in enumerate(numbers.items()):
@@ -76,6 +80,10 @@ class BoxClasses:
             listed = ", ".join(f"{called} ({number})" for number, called in known.names.items())
             hint = f"; did you mean {near[0]}?" if near else ""
             raise SettingError(f"data.classes.{name}", key, f"{listed or 'numbers, as in the label files'}{hint}")
+        if len(matches) > 1:
+            numbers = " and ".join(map(str, matches))
+            allowed = f"a name of one class, but {numbers} both have it; {name}: {matches} makes them one class"
+            raise SettingError(f"data.classes.{name}", key, allowed)
         return matches
 
     def _called(self, number: int) -> str:
@@ -103,5 +111,8 @@ def _entries(vocabulary: Vocabulary, table: Table | None) -> Mapping[str, tuple[
     if table is None:
         return {name: (name,) for _, name in sorted(vocabulary.names.items())}
     if isinstance(table, tuple):
+        twice = [name for position, name in enumerate(table) if name in table[:position]]
+        if twice:
+            raise SettingError("data.classes", list(table), f"each name once; {twice[0]!r} stands there twice")
         return {name: (name,) for name in table}
     return {name: key if isinstance(key, tuple) else (key,) for name, key in table.items()}

@@ -40,6 +40,11 @@ class BoxFocus:
         )
         names = source.classes if focus_classes is None else focus_classes
         members = [np.flatnonzero((labels == c) & ~self._ignored) for c in range(len(source.classes))]
+        if not any(map(len, members)):
+            raise DataError(
+                f"{source.root}: no training image holds an object that counts; check the annotations and "
+                "data.classes, or set data.window.focus=0 (and no data.window.negatives) to train without any"
+            )
         self._report(source.classes, members, names)
         self._in_focus = [member for name, member in zip(source.classes, members, strict=True) if name in names]
         self._in_focus = [member for member in self._in_focus if len(member)]
@@ -74,10 +79,6 @@ class BoxFocus:
         for name, member in zip(names, members, strict=True):
             images, mark = len(np.unique(self._images[member])), ", in focus" if name in focus else ""
             log.info("class %s: %d object(s), in %d image(s)%s", name, len(member), images, mark)
-        if not any(map(len, members)):
-            raise DataError(
-                "no training image holds an object that counts; check the annotations and data.classes"
-            )
 
 
 class BalancedPlacement(Placement):

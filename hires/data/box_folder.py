@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hires.data.box_checks import Finding, cleaned
+from hires.data.box_checks import Finding, cleaned, finding
 from hires.data.box_classes import BoxClasses, Table, Vocabulary
 from hires.data.box_objects import Images, Objects, found
 from hires.data.box_source import BoxSource
@@ -54,8 +54,9 @@ class BoxSettings(SplitSettings):
         given = self.annotated(split)
         classes = BoxClasses(given.vocabulary, self.table())
         labels = classes.indexed(given.objects, self.unlisted, given.places)
+        others = self._others(given, labels)
         objects, segments = _with_labels(given, labels, self.unlisted == "ignore")
-        objects, which, findings = cleaned(objects, given.images)
+        objects, which, findings = cleaned(objects, given.images, segments.kinds() if segments else None)
         source = BoxSource(
             self.root_path(),
             given.images,
@@ -64,10 +65,17 @@ class BoxSettings(SplitSettings):
             self.channels,
             self.cache(),
             segments.take(which) if segments else None,
-            [*given.findings, *findings],
+            [*given.findings, *others, *findings],
         )
         source.report()
         return source
+
+    def _others(self, given: AnnotatedImages, labels: np.ndarray) -> list[Finding]:
+        """What is told of objects of unlisted classes (-1)."""
+        homes = given.objects.images[labels < 0]
+        fate = "ignored" if self.unlisted == "ignore" else "left out"
+        what = f"object(s) of classes that data.classes does not list are {fate}"
+        return [finding(what, homes, given.images)] if len(homes) else []
 
 
 def _with_labels(given: AnnotatedImages, labels: np.ndarray, keep_others: bool) -> tuple[Objects, Segments | None]:
@@ -92,9 +100,11 @@ class PairedBoxes(BoxSettings):
         members = self.members(split, pairs)
         images = found(root, [pair.image for pair in members])
         objects, vocabulary, findings = self.parsed(pairs, members, images)
-        return AnnotatedImages(
-            images, objects, vocabulary, [str(root / pair.truth) for pair in members], findings=findings
-        )
+        bare = np.array([index for index, pair in enumerate(members) if not pair.truth], np.int64)
+        what = "image(s) without annotation file are taken for images without objects"
+        negatives = (finding(what, bare, images),) if len(bare) else ()
+        places = [str(root / pair.truth) for pair in members]
+        return AnnotatedImages(images, objects, vocabulary, places, findings=(*negatives, *findings))
 
     @abstractmethod
     def pairs(self) -> list[Pair]:
@@ -111,7 +121,14 @@ class PairedBoxes(BoxSettings):
         truths = find(root, pattern, f"{what}s", lambda path: not is_image_name(path))
         may_miss = self.missing_labels == "negative"
         return joined(
-            root, images, truths, what, pattern, may_miss=may_miss, counts=lambda p: self.is_truth(root / p)
+            root,
+            images,
+            truths,
+            what,
+            pattern,
+            may_miss=may_miss,
+            hint=", or set data.missing_labels=negative if they show no object",
+            counts=lambda path: self.is_truth(root / path),
         )
 
     def is_truth(self, path: Path) -> bool:

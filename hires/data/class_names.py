@@ -27,14 +27,18 @@ def read_names(path: Path) -> dict[int, str]:
     try:
         text = read_bytes(path).decode("utf-8-sig")
         given = _of_yaml(text) if path.suffix in (".yaml", ".yml") else text.rstrip().splitlines()
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: is no text; write one class name a line") from None
+    except yaml.YAMLError as error:
         raise DataError(f"{path}: class names cannot be read ({error})") from None
     pairs = given.items() if isinstance(given, dict) else enumerate(given or ())
     names = {number: str(name).strip() for number, name in pairs}
     if not names or not all(names.values()) or not all(type(number) is int for number in names):
         raise DataError(f"{path}: no list of class names; write one a line, or in YAML names: [...]")
-    if len(set(names.values())) < len(names):
-        raise DataError(f"{path}: a class name stands there twice; give every class another name")
+    listed = list(names.values())
+    twice = [name for position, name in enumerate(listed) if name in listed[:position]]
+    if twice:
+        raise DataError(f"{path}: the class name {twice[0]!r} stands there twice; give every class another name")
     return names
 
 

@@ -19,6 +19,8 @@ from hires.data.splits import check_leaks
 from hires.interfaces import ConfigError, DataError
 from hires.settings import SettingError
 
+SPLITS = ("train", "val", "test")
+
 
 @dataclass(frozen=True, kw_only=True)
 class CocoFolder(BoxSettings):
@@ -34,6 +36,7 @@ class CocoFolder(BoxSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.annotations, dict):
+            _check_names(self.annotations)
             if self.fold is not None:
                 raise SettingError("fold", self.fold, "null with a JSON for each split in data.annotations")
             if isinstance(self.images, dict) and not set(self.annotations) <= set(self.images):
@@ -52,6 +55,8 @@ class CocoFolder(BoxSettings):
         if not root.is_dir():
             raise DataError(f"{root}: no such folder; point data.root= (or data_dir=) at the data set")
         content = read_coco(root / file, self._folder(split))
+        if not content.images:
+            raise DataError(f"{root / file}: lists no image; name another file in data.annotations")
         pairs = [Pair(image.path, image.path, file) for image in content.images]
         if isinstance(self.annotations, str):
             members = {pair.image for pair in self.members(split, pairs)}
@@ -79,8 +84,9 @@ class CocoFolder(BoxSettings):
             return self.annotations
         if split not in self.annotations:
             near = get_close_matches(split, self.annotations, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"split: got {split!r}, allowed: {', '.join(self.annotations)}{hint}")
+            fix = f"did you mean {near[0]}?" if near else f"add {split}: FILE"
+            named = ", ".join(self.annotations)
+            raise ConfigError(f"data.annotations: has no JSON for {split!r}, only for {named}; {fix}")
         return self.annotations[split]
 
     def _folder(self, split: str) -> str:
@@ -93,18 +99,26 @@ class CocoFolder(BoxSettings):
     def _check_apart(self, outlines: Mapping[str, Outline]) -> None:
         root, chosen = self.root_path(), {split: set(one.paths) for split, one in outlines.items()}
         pairs = [Pair(path, path, "") for path in sorted(set().union(*chosen.values()))]
-        check_leaks(root, pairs, chosen, group_names(root, pairs, self.groups))
+        check_leaks(root, pairs, chosen, group_names(root, pairs, self.groups), "data.annotations")
 
     def _segments(self, file: Path, things: Sequence[CocoObject], sizes: np.ndarray) -> Segments:
         segments = []
         for thing, (height, width) in zip(things, sizes.tolist(), strict=True):
             try:
                 segments.append(parsed(thing.segmentation, (height, width)))
-            except (ValueError, TypeError) as error:
+            except ValueError as error:
                 raise DataError(
-                    f"{file}: annotation {thing.id} {error}; correct it, or set data.instance_masks=false"
+                    f"{file}: annotation {thing.id} {error}; correct it, or learn without masks: model=faster_rcnn"
                 ) from None
         return Segments(segments)
+
+
+def _check_names(annotations: Mapping[str, str]) -> None:
+    for name in annotations:
+        if name not in SPLITS:
+            near = get_close_matches(name, SPLITS, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingError("annotations", name, f"a JSON for each of {', '.join(SPLITS)}{hint}")
 
 
 def _joined(root: Path, outlines: Mapping[str, Outline]) -> dict[int, str]:

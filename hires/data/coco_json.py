@@ -1,11 +1,11 @@
 """Reads COCO's annotation files into flat lists, and refuses by name what does not fit together."""
 
 import json
-import math
 import posixpath
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hires.data.coco_values import area, corners, crowd, text, whole_number
 from hires.data.images import read_bytes
 from hires.interfaces import DataError
 
@@ -45,6 +45,7 @@ class Outline(NamedTuple):
     categories: dict[int, str]
 
 
+Entry = dict[str, Any]
 _outlines: dict[tuple[str, str, int], Outline] = {}  # large files take a minute, and every split asks for all
 
 
@@ -84,7 +85,7 @@ def _key(path: Path, folder: str) -> tuple[str, str, int]:
     return str(path), folder, path.stat().st_mtime_ns if path.exists() else 0
 
 
-def _content(path: Path) -> dict[str, list[Any]]:
+def _content(path: Path) -> dict[str, list[Entry]]:
     try:
         content = json.loads(read_bytes(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -92,64 +93,66 @@ def _content(path: Path) -> dict[str, list[Any]]:
     for key in ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(key), list):
             raise DataError(f"{path}: has no list {key!r}; COCO files have images, annotations and categories")
+        for number, entry in enumerate(content[key], 1):
+            if not isinstance(entry, dict):
+                raise DataError(
+                    f"{path}: entry {number} of {key} is {str(entry)[:40]!r}, expected keys with values"
+                )
     return content
 
 
-def _images(path: Path, given: list[Any], folder: str) -> list[CocoImage]:
+def _images(path: Path, given: list[Entry], folder: str) -> list[CocoImage]:
     images = [_image(path, number, entry, folder) for number, entry in enumerate(given, 1)]
     _check_unique(path, "image id", [image.id for image in images])
     _check_unique(path, "file name", [image.path for image in images])
     return images
 
 
-def _image(path: Path, number: int, given: Any, folder: str) -> CocoImage:
+def _image(path: Path, number: int, given: Entry, folder: str) -> CocoImage:
     try:
-        height, width = given.get("height"), given.get("width")
-        size = (int(height), int(width)) if height and width else None
-        return CocoImage(int(given["id"]), _path(str(given["file_name"]), folder), size)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: entry {number} of images: {_said(error)}") from None
+        sides = [whole_number(given, side) if given.get(side) else 0 for side in ("height", "width")]
+        size = (sides[0], sides[1]) if all(sides) else None
+        return CocoImage(whole_number(given, "id"), _path(text(given, "file_name"), folder), size)
+    except ValueError as error:
+        raise DataError(f"{path}: entry {number} of images {error}") from None
 
 
 def _path(name: str, folder: str) -> str:
     joined = posixpath.normpath(posixpath.join(folder, name.replace("\\", "/")))
     if joined.startswith(("/", "../")):
-        raise ValueError(f"file_name {name!r} lies outside of the data set; set data.images to its folder")
+        raise ValueError(f"has file_name {name!r}, outside of the data set; set data.images to its folder")
     return joined
 
 
-def _categories(path: Path, given: list[Any]) -> dict[int, str]:
-    try:
-        names = {int(entry["id"]): str(entry["name"]) for entry in given}
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: categories: {_said(error)}") from None
-    if not names or len(names) < len(given):
-        raise DataError(f"{path}: {'no categories' if not names else 'a category id stands there twice'}")
-    return names
+def _categories(path: Path, given: list[Entry]) -> dict[int, str]:
+    pairs = [_category(path, number, entry) for number, entry in enumerate(given, 1)]
+    if not pairs:
+        raise DataError(f"{path}: has no categories")
+    _check_unique(path, "category id", [number for number, _ in pairs])
+    return dict(pairs)
 
 
-def _object(path: Path, number: int, given: Any) -> CocoObject:
+def _category(path: Path, number: int, given: Entry) -> tuple[int, str]:
     try:
-        x, y, width, height = map(float, given["bbox"])
-        area = math.nan if given.get("area") is None else float(given["area"])
-        if not all(map(math.isfinite, (x, y, width, height))):
-            raise ValueError(f"bbox {given['bbox']} is not finite")
+        return whole_number(given, "id"), text(given, "name")
+    except ValueError as error:
+        raise DataError(f"{path}: entry {number} of categories {error}") from None
+
+
+def _object(path: Path, number: int, given: Entry) -> CocoObject:
+    try:
         return CocoObject(
-            int(given.get("id", number)),
-            int(given["image_id"]),
-            int(given["category_id"]),
-            (x, y, x + width, y + height),
-            area,
-            bool(given.get("iscrowd", 0)),
+            whole_number(given, "id") if "id" in given else number,
+            whole_number(given, "image_id"),
+            whole_number(given, "category_id"),
+            corners(given),
+            area(given),
+            crowd(given),
             given.get("segmentation"),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        name = given.get("id", number) if isinstance(given, dict) else number
-        raise DataError(f"{path}: annotation {name}: {_said(error)}; bbox is [x, y, width, height]") from None
-
-
-def _said(error: Exception) -> str:
-    return f"has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+    except ValueError as error:
+        which = f"annotation {given['id']}" if "id" in given else f"entry {number} of annotations"
+        raise DataError(f"{path}: {which} {error}") from None
 
 
 def _check_unique(path: Path, what: str, values: list[Any]) -> None:

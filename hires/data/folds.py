@@ -102,7 +102,7 @@ def _folder(pair: Pair) -> str:
     return pair.image.rpartition("/")[0]
 
 
-def check_group_leaks(root: Path, names: Mapping[str, str], chosen: Mapping[str, set[str]]) -> None:
+def check_group_leaks(root: Path, names: Mapping[str, str], chosen: Mapping[str, set[str]], setting: str) -> None:
     """Raises DataError for a group with images in two splits; val and test may be the same images."""
     homes: dict[str, str] = {}
     for split, keys in chosen.items():
@@ -112,5 +112,5 @@ def check_group_leaks(root: Path, names: Mapping[str, str], chosen: Mapping[str,
             if home != split and not same:
                 raise DataError(
                     f"{root}: leak: images of group {group!r} are in both {home!r} and {split!r}; change "
-                    "data.splits so that no group is in two, or data.groups"
+                    f"{setting} so that no group is in two, or data.groups"
                 )

@@ -43,18 +43,20 @@ def joined(
     pattern: str,
     *,
     may_miss: bool = False,
+    hint: str = "",
     counts: Callable[[str], bool] = bool,
 ) -> list[Pair]:
     """Pairs of the files that `find` gave, in order of the images' paths.
 
     `what` a file of the truth is called, and `pattern` where they are, is for messages. With `may_miss` an image
-    may have none, else it raises DataError. `counts` says whether a file without image is worth a warning.
+    may have none, else it raises DataError, with a `hint` on what else to do. `counts` says whether a file without
+    image is worth a warning.
     """
     lonely = [path for key, path in images.items() if key not in truths]
     if lonely and not may_miss:
         raise DataError(
             f"{root}: {len(lonely)} image(s) without {what}: {some(lonely)}; {what}s are looked for "
-            f"as {pattern!r}: add the {what}s, or narrow data.images"
+            f"as {pattern!r}: add the {what}s, or narrow data.images{hint}"
         )
     unused = [path for key, path in truths.items() if key not in images and counts(path)]
     if unused:

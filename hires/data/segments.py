@@ -28,19 +28,27 @@ def parsed(given: Any, size: tuple[int, int]) -> Segment:
     if not isinstance(given, dict) or "counts" not in given:
         raise ValueError("has no segmentation")
     counts = given["counts"]
-    runs = decoded_runs(counts) if isinstance(counts, str) else np.array(counts, np.int64)
-    if list(given.get("size", ())) != list(size):
+    if given.get("size") != list(size):
         raise ValueError(f"has a mask of {given.get('size')} (height, width), its image is {list(size)}")
+    runs = decoded_runs(counts) if isinstance(counts, str) else _numbers(counts, np.int64)
     if runs.ndim != 1 or (runs < 0).any() or runs.sum() != size[0] * size[1]:
         raise ValueError(f"has run lengths that do not add up to {size[0]} x {size[1]} pixels")
     return Segment((), runs.astype(np.uint32), size[0])
 
 
 def _ring(given: Any) -> np.ndarray:
-    values = np.array(given, np.float32)
+    values = _numbers(given, np.float32)
     if values.ndim != 1 or len(values) < 6 or len(values) % 2 or not np.isfinite(values).all():
         raise ValueError("has a polygon that is no list of x, y of three points or more")
     return values.reshape(-1, 2)
+
+
+def _numbers(given: Any, kind: type) -> np.ndarray:
+    """An array of numbers, an empty one of what holds none."""
+    try:
+        return np.array(given, kind)
+    except (ValueError, TypeError, OverflowError):
+        return np.zeros(0, kind)
 
 
 class _Ragged(NamedTuple):
@@ -77,6 +85,16 @@ class Segments:
         part = object.__new__(Segments)
         part.__dict__.update(self.__dict__, _members=self._members[which])
         return part
+
+    def kinds(self) -> np.ndarray:
+        """(N,) int64, equal for objects that are described by the same polygons or run lengths."""
+        numbers: dict[tuple[bytes, ...], int] = {}
+        described = (self._described(int(member)) for member in self._members)
+        return np.array([numbers.setdefault(text, len(numbers)) for text in described], np.int64)
+
+    def _described(self, member: int) -> tuple[bytes, ...]:
+        rings = range(self._first_rings[member], self._first_rings[member + 1])
+        return (*(self._rings.row(ring).tobytes() for ring in rings), self._runs.row(member).tobytes())
 
     def masks(self, rows: np.ndarray, window: Window) -> np.ndarray:
         """(N,) InstanceMask in pixels of the window, clipped to it; an empty one where the object is elsewhere."""

@@ -43,6 +43,7 @@ class DetectionSource(TrainingSource, Protocol):
     `masks`, (N,) of `hires.ops.instances.InstanceMask`.
     """
 
+    root: Path  # folder of the data set, for messages
     category_ids: tuple[int, ...]  # of the classes, as in the annotation file
     instance_masks: bool
 

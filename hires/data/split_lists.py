@@ -4,43 +4,80 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
-from hires.data.pairs import Pair, some
+from hires.data.pairs import Pair, glob_regex, some
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
 
 
-def keys_of_list(root: Path, pairs: Sequence[Pair], list_file: str, split: str, skip_missing: bool) -> set[str]:
+class Missing(NamedTuple):
+    """What is done with entries that match no image, or several."""
+
+    skip: bool = False  # else they are errors
+    told: str | None = None  # warnings are of lists of this split; None: of all
+
+
+STRICT = Missing()
+
+
+def keys_of_list(root: Path, pairs: Sequence[Pair], list_file: str, split: str, missing: Missing) -> set[str]:
     """Keys of the listed pairs: one image a line, what follows a blank aside.
 
     An entry is a path with or without extension, a pair's key, or a name that only one image has; leading folders
-    that do not exist are left out. Raises DataError for entries that match no image, unless they are skipped.
+    that do not exist are left out. Raises DataError for entries that match no image, and for a list without
+    entries, unless they are skipped.
     """
     entries = _entries(root / list_file, split)
+    if not entries and not missing.skip:
+        raise DataError(f"{root / list_file}: lists no image; write one a line, or change data.splits.{split}")
     images = _Images(root, pairs)
     found = {entry: images.key(entry) for entry in entries}
     unknown = [entry for entry, key in found.items() if key is None]
-    if unknown and not skip_missing:
+    if unknown and not missing.skip:
         raise DataError(
             f"{root / list_file}: {len(unknown)} of {len(entries)} entries match no image, or several: "
             f"{some(unknown)}; write paths relative to {root}, such as {pairs[0].image}, or set "
             "data.missing_entries=skip"
         )
+    if missing.told in (None, split):
+        _warn(root / list_file, len(entries), unknown, images.moved)
+    return {key for key in found.values() if key is not None}
+
+
+def keys_of_glob(root: Path, pairs: Sequence[Pair], glob: str, split: str, missing: Missing) -> set[str]:
+    """Keys of the pairs whose image a glob of a list matches. Raises DataError if none, unless that is skipped."""
+    regex = glob_regex(glob)
+    keys = {pair.key for pair in pairs if regex.fullmatch(pair.image)}
+    if not keys and not missing.skip:
+        raise DataError(
+            f"{root}: {glob!r} in data.splits.{split} matches no image; globs are of relative paths, such as "
+            f"{pairs[0].image}; correct it, or set data.missing_entries=skip"
+        )
+    if not keys and missing.told in (None, split):
+        log.warning("%s: %r in data.splits.%s matches no image and is skipped", root, glob, split)
+    return keys
+
+
+def _warn(path: Path, count: int, unknown: Sequence[str], moved: Sequence[str]) -> None:
     if unknown:
         text = "%s: %d of %d entries match no image, or several, and are skipped: %s"
-        log.warning(text, root / list_file, len(unknown), len(entries), some(unknown))
-    if images.moved:
+        log.warning(text, path, len(unknown), count, some(unknown))
+    if moved:
         text = "%s: %d entries name a folder that does not exist; they are found without it: %s"
-        log.warning(text, root / list_file, len(images.moved), some(images.moved))
-    return {key for key in found.values() if key is not None}
+        log.warning(text, path, len(moved), some(moved))
 
 
 def _entries(path: Path, split: str) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: list of split {split!r} cannot be read ({error})") from None
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; correct the list that data.splits.{split} names") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}), but data.splits.{split} names it") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: is no text; data.splits.{split} needs a list, one image a line") from None
     return [line.strip().replace("\\", "/").removeprefix("./") for line in lines if line.strip()]
 
 

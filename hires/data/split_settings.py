@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from hires.data.folds import Folds, check_folds, check_groups
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
+from hires.data.split_lists import Missing
 from hires.data.splits import check_splits, split_pairs
 from hires.interfaces import ConfigError, DataError
 from hires.settings import Bounds
@@ -18,7 +19,7 @@ class SplitSettings(DataSettings):
     """Which images are in which split. Raises SettingError for splits that cannot be meant so."""
 
     splits: dict[str, Any] = field(default_factory=lambda: {"val": 0.2})  # see hires.data.splits
-    missing_entries: Literal["error", "skip"] = "error"  # entries of .txt lists that match no image
+    missing_entries: Literal["error", "skip"] = "error"  # what lists name and is no image
     split_seed: Annotated[int, Bounds(0)] = 0  # another one gives other images to the fractions and folds
     fold: Annotated[int, Bounds(0)] | None = None  # the part of the images that is `val`; `train` is the others
     folds: Annotated[int, Bounds(2)] = 5  # number of those parts
@@ -45,7 +46,7 @@ class SplitSettings(DataSettings):
             self.split_seed,
             groups=self.groups,
             folds=None if self.fold is None else Folds(self.fold, self.folds),
-            skip_missing=self.missing_entries == "skip",
+            missing=Missing(skip=self.missing_entries == "skip", told=split),
         )
         counts = ", ".join(f"{name} {len(members)}" for name, members in splits.items())
         if split not in splits:
@@ -53,8 +54,10 @@ class SplitSettings(DataSettings):
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"split: got {split!r}, allowed (with images): {counts}{hint}")
         if not splits[split]:
+            rule = self.splits.get(split)
+            given = "" if rule is None else f", by data.splits.{split}={rule}"
             raise DataError(
-                f"{root}: split {split!r} has no image ({counts}); change data.splits, or set "
-                f"data.splits.{split}=null"
+                f"{root}: split {split!r} has no image ({counts}){given}; change data.splits"
+                f"{'' if split == 'train' else f', or set data.splits.{split}=null'}"
             )
         return splits[split]

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from hires.data.folds import Folds, check_group_leaks, fold_keys, group_names, unit_hash
-from hires.data.pairs import Pair, glob_regex, some
-from hires.data.split_lists import keys_of_list
+from hires.data.pairs import Pair, some
+from hires.data.split_lists import STRICT, Missing, keys_of_glob, keys_of_list
 from hires.interfaces import DataError
 from hires.settings import SettingError
 
@@ -36,7 +36,7 @@ def split_pairs(
     *,
     groups: str | None = None,
     folds: Folds | None = None,
-    skip_missing: bool = False,
+    missing: Missing = STRICT,
 ) -> dict[str, list[Pair]]:
     """Pairs by split, in their order. Raises DataError when an image, or a group, falls into two splits.
 
@@ -44,12 +44,12 @@ def split_pairs(
     on the other files, so images that are added later move none. Only where that gives none, it takes the
     image with the lowest hash. `train` takes the rest if not given. With `folds`, `val` is a fold of what the
     other splits leave. With `groups`, a regular expression, groups of images take the place of images.
-    `skip_missing`: entries of lists that match no image are a warning.
+    `missing`: what is done with what a list names and is not there.
     """
     names = group_names(root, pairs, groups)
     if folds:
         splits = {name: rule for name, rule in splits.items() if name not in ("train", "val")}
-    chosen = _by_rules(root, pairs, splits, names, seed, skip_missing)
+    chosen = _by_rules(root, pairs, splits, names, seed, missing)
     if folds:
         taken = set().union(*chosen.values())
         rest = [pair for pair in pairs if pair.key not in taken]
@@ -66,11 +66,11 @@ def _by_rules(
     splits: Mapping[str, Any],
     names: Mapping[str, str],
     seed: int,
-    skip_missing: bool,
+    missing: Missing,
 ) -> dict[str, set[str]]:
     """Keys by split: those that are named, then the fractions of what they leave."""
     chosen = {
-        name: _listed(root, pairs, rule, name, skip_missing)
+        name: _listed(root, pairs, rule, name, missing)
         for name, rule in splits.items()
         if rule is not None and not _is_fraction(rule)
     }
@@ -97,23 +97,28 @@ def _is_fraction(rule: Any) -> bool:
     return isinstance(rule, float) and 0 < rule < 1
 
 
-def _listed(
-    root: Path, pairs: Sequence[Pair], rule: str | Sequence[str], name: str, skip_missing: bool
-) -> set[str]:
+def _listed(root: Path, pairs: Sequence[Pair], rule: str | Sequence[str], name: str, missing: Missing) -> set[str]:
     keys: set[str] = set()
     for text in [rule] if isinstance(rule, str) else rule:
         if text.endswith(".txt"):
-            keys |= keys_of_list(root, pairs, text, name, skip_missing)
-        else:
-            regex = glob_regex(text)
-            keys |= {pair.key for pair in pairs if regex.fullmatch(pair.image)}
+            keys |= keys_of_list(root, pairs, text, name, missing)
+        else:  # where a glob is all there is, the split is empty, which is told when it is asked for
+            alone = Missing(skip=True, told="")
+            keys |= keys_of_glob(root, pairs, text, name, alone if isinstance(rule, str) else missing)
     return keys
 
 
 def check_leaks(
-    root: Path, pairs: Sequence[Pair], chosen: Mapping[str, set[str]], groups: Mapping[str, str]
+    root: Path,
+    pairs: Sequence[Pair],
+    chosen: Mapping[str, set[str]],
+    groups: Mapping[str, str],
+    setting: str = "data.splits",
 ) -> None:
-    """Raises DataError when an image, or a group, is in two splits; `chosen`: keys by split, `groups` by key."""
+    """Raises DataError when an image, or a group, is in two splits; `chosen`: keys by split, `groups` by key.
+
+    `setting` is the key that divides the images, for messages.
+    """
     splits = list(chosen)
     for position, first in enumerate(splits):
         for second in splits[position + 1 :]:
@@ -123,6 +128,6 @@ def check_leaks(
                 images = [pair.image for pair in pairs if pair.key in shared]
                 raise DataError(
                     f"{root}: leak: {len(images)} image(s) are in both {first!r} and {second!r}: "
-                    f"{some(images)}; change data.splits so that no image is in two"
+                    f"{some(images)}; change {setting} so that no image is in two"
                 )
-    check_group_leaks(root, groups, chosen)
+    check_group_leaks(root, groups, chosen, setting)

@@ -56,4 +56,4 @@ def _unflipped(size: Size, views: Views) -> Iterator[View]:
             width = min(views.size[1], max(1, round(window.width * scale)))
             yield View(window, height, width, margin=margin)
     if views.whole and any(side > most for side, most in zip(size, views.size, strict=True)):
-        yield View(Window(0, 0, *size), *fitted_size(size, views.size))
+        yield View(Window(0, 0, *size), *fitted_size(size, views.size), overview=True)

@@ -17,7 +17,7 @@ _SIZES = ("small", "medium", "large")
 
 
 class DetectionEvaluator:
-    """COCO's AP and AR at `max_detections` an image, and precision, recall, F1 at the best confidence.
+    """COCO's AP and AR of the `max_detections` surest of an image; precision, recall, F1 at the best confidence.
 
     `AP_small`, `AP_medium`, `AP_large` are parted by the squares of `size_limits`, sides in pixels. Precision and
     recall are those of the confidence with the best F1 at IoU 0.5: of all classes together, and of each class.

@@ -25,6 +25,8 @@ AnchorsOf = Callable[[tuple[int, int]], list[Tensor]]
 class FcosLossSettings(Settings):
     """Weights of the losses of FCOS, and which points belong to an object."""
 
+    task = "fcos"
+
     classification: Weight = 1.0
     box: Weight = 1.0
     centerness: Weight = 1.0
@@ -39,6 +41,8 @@ class FcosLossSettings(Settings):
 @dataclass(frozen=True)
 class RetinaNetLossSettings(Settings):
     """Weights of the losses of RetinaNet, and which anchors belong to an object."""
+
+    task = "retinanet"
 
     classification: Weight = 1.0
     box: Weight = 1.0

@@ -17,6 +17,8 @@ from hires.settings import Settings
 class FasterRcnnLossSettings(Settings):
     """Weights of the losses of Faster R-CNN."""
 
+    task = "faster_rcnn"
+
     objectness: Weight = 1.0
     proposal_box: Weight = 1.0
     classification: Weight = 1.0
@@ -29,6 +31,8 @@ class FasterRcnnLossSettings(Settings):
 @dataclass(frozen=True)
 class MaskRcnnLossSettings(FasterRcnnLossSettings):
     """Weights of the losses of Mask R-CNN."""
+
+    task = "mask_rcnn"
 
     mask: Weight = 1.0
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
@@ -17,7 +17,9 @@ Channels = Annotated[int, Bounds(1)]
 
 @dataclass(frozen=True)
 class NetworkSettings(Settings, ABC):
-    """What every network has to be told."""
+    """What every network has to be told. `task`: the kind of task that trains it, None where any may do."""
+
+    task: ClassVar[str | None] = None
 
     num_classes: Annotated[int, Bounds(1, 255)] | None = None
     norm: Norm = "batch"

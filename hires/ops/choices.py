@@ -17,7 +17,7 @@ class DetectionChoices(Settings):
     candidates: Count = 1000  # of each level and view that non-maximum suppression sees
     nms_iou: Share = 0.6  # of two boxes of a class that are one object
     merge: Literal["nms", "wbf"] = "nms"  # across views
-    max_detections: Count = 300  # of an image
+    max_detections: Count = 300  # of an image, all classes together
     size_limits: tuple[float, float] = (32.0, 96.0)  # sides of squares that part small, medium, large; pixels
 
     def __post_init__(self) -> None:

@@ -8,11 +8,12 @@ from torch import Tensor
 from torchvision.ops import batched_nms
 
 from hires.interfaces import View, Window
-from hires.ops.boxes import Detections, areas, chosen, intersections, joined, nothing, strongest, turned
+from hires.ops.boxes import Detections, areas, chosen, intersections, joined, nothing, strongest
 from hires.ops.fusion import fuse
+from hires.ops.view_boxes import NEAR, is_cut, placed, showing, showing_whole
 
 Size = tuple[int, int]
-_NEAR = 2.0  # view pixels from a border of the window at which a box counts as cut: detectors are not exact
+_WHOLE_IMAGE = -1  # number of the window of overviews
 _MOST = 0.5  # share of a cut box: with more inside another box than outside, it is rather a part of that
 
 
@@ -23,6 +24,8 @@ class Placed(NamedTuple):
     window: Tensor  # (N,) int64: equal numbers, equal windows
 
 
+Found = tuple[View, Detections]
+"""A view, and what was found in it, in pixels of the image."""
 Merged = tuple[Detections, Tensor]
 """Merged detections (K), and the index (K,) of the surest of those that each is made of."""
 
@@ -36,63 +39,57 @@ def merge(
     `fuse`). Boxes cut by a border of their window that is not one of the image yield to whole ones: whole ones
     are merged first. A cut one is dropped if it overlaps a whole one of its class by more than `iou`, or if most
     of it lies in one that another window shows (its own window shows them as two). The others are parts of
-    objects that no window shows whole: they are merged, and yield to larger parts in the same way.
+    objects that no window shows whole: they are merged, and yield to larger parts in the same way. An overview,
+    whose pixels are coarse, adds what no window shows whole; of all else what windows say stays as it is.
     """
-    views, parts = [], []
+    windows: list[Found] = []
+    overviews: list[Found] = []
     for view, found in predictions:
-        views.append(view)
-        parts.append(placed(view, found, size))
-    if not views:
+        (overviews if view.overview else windows).append((view, placed(view, found, size)))
+    if not windows:
         return nothing(size)
-    seen, cut = _gathered(views, parts, size)
-    whole = _merged(_at(seen, ~cut), how, iou, lambda boxes: _showing_whole(boxes, views, size))
+    views = [view for view, _ in windows]
+    seen, cut = _gathered(windows, size)
+    whole = _merged(_at(seen, ~cut), how, iou, lambda boxes: showing_whole(boxes, views, size))
+    if overviews:
+        whole = _with_large(whole, overviews, views, size, how, iou)
     rest = _at(seen, cut)
     rest = _at(rest, ~_yields(rest, whole, iou))
-    rest = _merged(rest, how, iou, lambda boxes: _showing(boxes, views))
+    rest = _merged(rest, how, iou, lambda boxes: showing(boxes, views))
     rest = _at(rest, ~_yields(rest, rest, iou, larger_only=True))
     return strongest(joined([whole.found, rest.found]), max_detections)
 
 
-def placed(view: View, found: Detections, size: Size) -> Detections:
-    """A view's detections in pixels of the image of (height, width), clipped to the view's window.
-
-    Those without area or with the centre outside (in the padding) are left out; frames are not clipped.
-    """
-    found = turned(found, view.flip)
-    y, x, height, width = view.window
-    scale = found.boxes.new_tensor([width / view.width, height / view.height] * 2)
-    boxes = found.boxes * scale + scale.new_tensor([x, y, x, y])
-    low, high = scale.new_tensor([x, y]), scale.new_tensor([x + width, y + height])
-    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    boxes = boxes.clamp(low.repeat(2), high.repeat(2))
-    inside = ((centres >= low) & (centres < high) & (boxes[:, 2:] > boxes[:, :2])).all(1)
-    frames = None if found.frames is None else found.frames * scale + scale.new_tensor([x, y, x, y])
-    return chosen(found._replace(boxes=boxes, frames=frames, extent=size), inside)
-
-
-def is_cut(boxes: Tensor, view: View, size: Size) -> Tensor:
-    """Which boxes (N, 4) in pixels of the image reach a border of the view's window that is inside the image."""
-    window, shown = view.window, (view.height, view.width)
-    result = torch.zeros(len(boxes), dtype=torch.bool, device=boxes.device)
-    for axis in (0, 1):  # y, x
-        start, length = window[axis], window[axis + 2]
-        near = max(1.0, _NEAR * length / shown[axis])
-        if start > 0:
-            result |= boxes[:, 1 - axis] <= start + near
-        if start + length < size[axis]:
-            result |= boxes[:, 3 - axis] >= start + length - near
-    return result
-
-
-def _gathered(views: list[View], parts: list[Detections], size: Size) -> tuple[Placed, Tensor]:
+def _gathered(parts: list[Found], size: Size) -> tuple[Placed, Tensor]:
     """All detections, and which of them (N,) are cut."""
     numbers: dict[Window, int] = {}
-    windows = [
-        torch.full_like(part.labels, numbers.setdefault(view.window, len(numbers)))
-        for view, part in zip(views, parts, strict=True)
-    ]
-    cut = [is_cut(part.boxes, view, size) for view, part in zip(views, parts, strict=True)]
-    return Placed(joined(parts), torch.cat(windows)), torch.cat(cut)
+    windows = [torch.full_like(f.labels, numbers.setdefault(view.window, len(numbers))) for view, f in parts]
+    cut = [is_cut(found.boxes, view, size) for view, found in parts]
+    return Placed(joined([found for _, found in parts]), torch.cat(windows)), torch.cat(cut)
+
+
+def _with_large(
+    whole: Placed, overviews: list[Found], views: list[View], size: Size, how: str, iou: float
+) -> Placed:
+    """What windows show whole, and what overviews add to it.
+
+    A box counts as shown by a window only with room for what an overview may have missed of it.
+    """
+    view, seen = overviews[0][0], _gathered(overviews, size)[0]
+    slack = NEAR * max(view.window.height / view.height, view.window.width / view.width)
+    grown = seen.found.boxes + seen.found.boxes.new_tensor([-slack, -slack, slack, slack])
+    seen = _at(seen, showing_whole(grown, views, size) == 0)
+    large = _merged(seen, how, iou, lambda boxes: torch.full((len(boxes),), float(len(overviews))).to(boxes))
+    doubled = _overlaps(large.found, whole.found) > iou
+    large = _at(large, ~(doubled & (large.found.labels[:, None] == whole.found.labels)).any(1))
+    numbers = torch.full_like(large.window, _WHOLE_IMAGE)
+    return Placed(joined([whole.found, large.found]), torch.cat([whole.window, numbers]))
+
+
+def _overlaps(these: Detections, others: Detections) -> Tensor:
+    """Intersection over union (N, M)."""
+    common = intersections(these.boxes, others.boxes)
+    return common / (areas(these.boxes)[:, None] + areas(others.boxes) - common)
 
 
 def _at(seen: Placed, index: Tensor) -> Placed:
@@ -122,17 +119,3 @@ def _yields(these: Placed, to: Placed, iou: float, larger_only: bool = False) ->
             yields &= other > own
         result[mine] = yields.any(1)
     return result
-
-
-def _showing_whole(boxes: Tensor, views: list[View], size: Size) -> Tensor:
-    """How many views (N,) show each box uncut."""
-    return sum((~is_cut(boxes, view, size) for view in views), torch.zeros(len(boxes), device=boxes.device))
-
-
-def _showing(boxes: Tensor, views: list[View]) -> Tensor:
-    """How many views' windows (N,) hold each box, give or take a pixel."""
-    counts = torch.zeros(len(boxes), device=boxes.device)
-    for y, x, height, width in (view.window for view in views):
-        low, high = boxes.new_tensor([x - 1, y - 1]), boxes.new_tensor([x + width + 1, y + height + 1])
-        counts += ((boxes[:, :2] >= low) & (boxes[:, 2:] <= high)).all(1)
-    return counts

@@ -31,6 +31,11 @@ class DetectionSettings(DetectionChoices):
     metric = "AP"
     padding = 0  # a mirrored object would have no box
 
+    @property
+    def kind(self) -> str | None:
+        """The `task` of the networks that the loss belongs to; None where it does not say."""
+        return getattr(self.loss, "task", None)
+
     def build(self, network: Any, num_classes: int, source: DetectionSource | None = None) -> "DetectionTask":
         """The task of a detector; `source` is the training data, None in evaluation.
 

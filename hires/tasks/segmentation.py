@@ -25,6 +25,7 @@ class SegmentationSettings(Settings):
     loss: LossSettings = field(default_factory=LossSettings)
     multilabel: bool = False  # any number of classes a pixel, in masks of bit fields (hires.ops.labels)
 
+    kind = "segmentation"
     metric = "mIoU"
     padding = None  # mirrored
 

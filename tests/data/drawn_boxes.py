@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class Boxes:
     ignored: list = None
     classes: tuple = ("car", "bus", "van")
     instance_masks: bool = False
+    root: Path = Path("set")
     category_ids: tuple = (1, 2, 3)
     reads: list = field(default_factory=list)
 

@@ -83,7 +83,7 @@ def test_one_line_per_class(source, caplog):
 
 
 def test_nothing_to_learn_is_an_error():
-    with pytest.raises(DataError, match="no training image holds an object"):
+    with pytest.raises(DataError, match="^set: no training image holds an object.*data.window.focus=0"):
         BoxFocus(Boxes([(10, 10)], [[(1, 1, 5, 5)]], [[0]], [[True]]), None, 0.3)
 
 

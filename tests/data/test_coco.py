@@ -93,16 +93,22 @@ def test_a_file_for_each_split(folder, settings):
     train, val = made.source("train"), made.source("val")
     assert train.classes == val.classes == ("bird", "cat", "dog")
     assert (len(train), val.name(0), val.objects(0)["labels"].tolist()) == (2, "v/1.png", [0])
-    with pytest.raises(ConfigError, match="'vall', allowed: train, val; did you mean val"):
+    with pytest.raises(ConfigError, match="no JSON for 'vall', only for train, val; did you mean val"):
         made.source("vall")
 
 
 def test_files_of_splits_that_contradict_each_other(folder, settings):
     coco(folder / "t.json", [])
+    coco(folder / "s.json", [], images=[{"id": 1, "file_name": "7.png"}])
+    coco(folder / "u.json", [], images=[{"id": 1, "file_name": "9.png"}])
     coco(folder / "v.json", [])
     made = settings(annotations={"train": "t.json", "val": "v.json"})
-    with pytest.raises(DataError, match=r"leak: 2 image\(s\) are in both 'train' and 'val'"):
+    with pytest.raises(
+        DataError, match=r"leak: 2 image\(s\) are in both 'train' and 'val'.*change data.annotations"
+    ):
         made.source("train")
+    with pytest.raises(DataError, match="leak: images of group 'img'.*change data.annotations"):
+        settings(annotations={"train": "s.json", "val": "u.json"}, groups="^img").source("train")
     other = [{"id": 3, "name": "cow"}]
     coco(folder / "v.json", [], images=[{"id": 1, "file_name": "x.png"}], categories=other)
     with pytest.raises(DataError, match="category 3 is 'cow' in the JSON of 'val' and 'cat'"):
@@ -112,14 +118,15 @@ def test_files_of_splits_that_contradict_each_other(folder, settings):
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
-        ({"annotations": {"train": "t.json"}, "fold": 0}, "fold"),
-        ({"annotations": {"train": "t.json"}, "images": {"val": "img"}}, "images"),
-        ({"images": {"val": "img"}}, "images"),
-        ({"annotations": 3}, "annotations"),
+        ({"annotations": {"train": "t.json"}, "fold": 0}, "fold: got"),
+        ({"annotations": {"train": "t.json"}, "images": {"val": "img"}}, "images: got"),
+        ({"images": {"val": "img"}}, "images: got"),
+        ({"annotations": 3}, "annotations: got"),
+        ({"annotations": {"train": "t.json", "vol": "v.json"}}, "annotations: got 'vol', .*did you mean val"),
     ],
 )
 def test_settings_that_make_no_sense(settings, changes, field):
-    with pytest.raises(SettingError, match=f"^{field}: got"):
+    with pytest.raises(SettingError, match=f"^{field}"):
         settings(**changes)
 
 
@@ -129,22 +136,53 @@ def test_settings_that_make_no_sense(settings, changes, field):
         ([annotation(5, 99)], {}, "annotation 5 is of image 99, which is not listed"),
         ([annotation(5, 70, 4)], {}, "annotation 5 is of category 4, not listed"),
         ([annotation(5), annotation(5)], {}, "annotation id 5 stands there twice"),
-        ([annotation(5, bbox=[1, 2, 3])], {}, "annotation 5: .*bbox is"),
-        ([annotation(5, bbox=[1, 2, float("nan"), 4])], {}, r"annotation 5: bbox \[1, 2, nan, 4\] is not finite"),
-        ([{"id": 5}], {}, "annotation 5: has no 'bbox'"),
-        ([7], {}, "annotation 1: "),
+        (
+            [annotation(5, bbox=[1, 2, 3])],
+            {},
+            r"annotation 5 has bbox \[1, 2, 3\], expected \[x, y, width, height\]",
+        ),
+        ([annotation(5, bbox=[1, 2, float("nan"), 4])], {}, r"annotation 5 has bbox \[1, 2, nan, 4\], expected"),
+        ([annotation(5, bbox=[1, 2, 10**400, 4])], {}, "annotation 5 has bbox .*four finite numbers"),
+        ([annotation(5, bbox="1234")], {}, "annotation 5 has bbox '1234', expected"),
+        ([annotation(5, category="cat")], {}, "annotation 5 has category_id 'cat', which is no whole number"),
+        ([annotation(5, category=3.7)], {}, "annotation 5 has category_id 3.7, which is no whole number"),
+        ([annotation(5, image=None)], {}, "annotation 5 has image_id None, which is no whole number"),
+        ([annotation(10**30)], {}, "annotation 10{30} has id 10{30}, which does not fit into 64 bits"),
+        ([annotation(5, area=-5)], {}, "annotation 5 has area -5, expected a number of pixels from 0"),
+        ([annotation(5, area=float("nan"))], {}, "annotation 5 has area nan"),
+        ([annotation(5, area="big")], {}, "annotation 5 has area 'big'"),
+        ([annotation(5, iscrowd="no")], {}, "annotation 5 has iscrowd 'no', expected 0 or 1"),
+        ([{"id": 5}], {}, "annotation 5 has no 'image_id'"),
+        ([annotation(5), None], {}, "entry 2 of annotations is 'None', expected keys with values"),
         ([], {"categories": []}, "no categories"),
-        ([], {"categories": [{"id": 1}]}, "categories: has no 'name'"),
+        ([], {"categories": [{"id": 1}]}, "entry 1 of categories has no 'name'"),
+        ([], {"categories": [{"id": 2**63, "name": "a"}]}, "entry 1 of categories has id 9.*64 bits"),
+        ([], {"categories": [{"id": 1, "name": None}]}, "entry 1 of categories has name None, which is no text"),
+        (
+            [],
+            {"categories": [{"id": 4, "name": "a"}, {"id": 4, "name": "b"}]},
+            "category id 4 stands there twice",
+        ),
+        ([], {"images": []}, "lists no image; name another file in data.annotations"),
+        (
+            [],
+            {"images": [{"id": 10**30, "file_name": "a"}]},
+            "entry 1 of images has id 10{30}, which does not fit",
+        ),
+        ([], {"images": [{"id": 1, "file_name": 3.5, "height": [1], "width": 1}]}, r"images has height \[1\]"),
         ([], {"images": {}}, "has no list 'images'"),
         (
             [],
             {"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]},
             "image id 1 stands there twice",
         ),
-        ([], {"images": [{"id": 1, "file_name": "../../x.png"}]}, "lies outside of the data set"),
-        ([], {"images": [{"id": 1, "file_name": "/x.png"}]}, "lies outside of the data set"),
+        ([], {"images": [{"id": 1, "file_name": "../../x.png"}]}, "outside of the data set; set data.images"),
+        ([], {"images": [{"id": 1, "file_name": "/x.png"}]}, "outside of the data set; set data.images"),
         ([], {"images": [{"id": 1, "file_name": "8.png"}]}, "1 of 1 images are not there: img/8.png"),
-        ([annotation(5, segmentation=[])], {}, "annotation 5 has no segmentation; .*data.instance_masks=false"),
+        ([annotation(5, segmentation=[])], {}, "annotation 5 has no segmentation; .*model=faster_rcnn"),
+        ([annotation(5, segmentation=[[1, 2, [3], 4, 5, 6]])], {}, "annotation 5 has a polygon that is no list"),
+        ([annotation(5, segmentation=CROWD | {"counts": ["x"]})], {}, "annotation 5 has run lengths that do not"),
+        ([annotation(5, segmentation=CROWD | {"size": 7})], {}, "annotation 5 has a mask of 7"),
         ([annotation(5, segmentation=CROWD | {"size": [60, 40]})], {}, r"annotation 5 has a mask of \[60, 40\]"),
     ],
 )
@@ -159,6 +197,42 @@ def test_what_is_no_coco_file(folder, settings, text):
     write(folder / "all.json", text)
     with pytest.raises(DataError, match="all.json: "):
         settings().source("train")
+
+
+def test_a_split_without_json_names_the_key(folder, settings):
+    coco(folder / "v.json", [])
+    with pytest.raises(
+        ConfigError, match="^data.annotations: has no JSON for 'train', only for val; add train: FILE"
+    ):
+        settings(annotations={"val": "v.json"}).source("train")
+
+
+def test_numbers_that_are_written_as_text_or_with_a_point(folder, settings):
+    coco(
+        folder / "all.json",
+        [annotation("5", "70", 3.0, iscrowd="0"), annotation(6, bbox=[0, 0, 5, 5], iscrowd="1")],
+    )
+    target = settings().source("train").objects(0)
+    assert (target["ids"].tolist(), target["ignored"].tolist()) == ([5, 6], [False, True])
+
+
+def test_equal_boxes_are_repeats_unless_their_masks_differ(folder, settings):
+    triangle = [[10, 10, 20, 10, 20, 20]]
+    given = [annotation(1), annotation(2, segmentation=triangle), annotation(3)]
+    coco(folder / "all.json", given)
+    target = settings(instance_masks=True).source("train").read(0)[1]
+    assert target["ids"].tolist() == [1, 2]
+    assert [int(mask.mask.sum()) for mask in target["masks"]] == [100, 55]
+    assert settings().source("train").objects(0)["ids"].tolist() == [1]
+
+
+def test_two_categories_of_one_name(folder, settings):
+    both = [{"id": 3, "name": "cat"}, {"id": 8, "name": "cat"}]
+    coco(folder / "all.json", [annotation(1), annotation(2, 70, 8, bbox=[0, 0, 5, 5])], categories=both)
+    with pytest.raises(SettingError, match=r"3 and 8 both have it; cat: \[3, 8\] makes them one class"):
+        settings().source("train")
+    source = settings(classes={"cat": [3, 8]}).source("train")
+    assert (source.classes, source.objects(0)["labels"].tolist()) == (("cat",), [0, 0])
 
 
 def test_other_sizes_and_marks(folder, settings, caplog):

@@ -110,12 +110,15 @@ def test_a_file_that_is_no_text(folder, yolo):
         yolo().source("train")
 
 
-def test_images_without_label_file(folder, yolo):
+def test_images_without_label_file(folder, yolo, caplog):
     images(folder, "a.png", "b.png")
     write(folder / "a.txt", "0 .5 .5 .2 .2")
-    with pytest.raises(DataError, match=r"1 image\(s\) without label: b.png"):
+    with pytest.raises(DataError, match=r"1 image\(s\) without label: b.png.*data.missing_labels=negative"):
         yolo().source("train")
-    source = yolo(missing_labels="negative").source("train")
+    with caplog.at_level(logging.WARNING):
+        source = yolo(missing_labels="negative").source("train")
+    what = "1 image(s) without annotation file are taken for images without objects: b.png"
+    assert [record.getMessage() for record in caplog.records] == [f"{folder}: {what}"]
     assert [len(source.objects(index)["boxes"]) for index in range(2)] == [1, 0]
     none = yolo(missing_labels="negative", splits={"train": "b*"}).source("train")
     assert (len(none), none.objects(0)["boxes"].shape) == (1, (0, 4))
@@ -189,7 +192,7 @@ def test_names_are_looked_for(folder, yolo):
         yolo(classes=None).source("train")
 
 
-def test_tables_in_the_settings(folder, yolo):
+def test_tables_in_the_settings(folder, yolo, caplog):
     images(folder, "a.png")
     write(folder / "a.txt", "0 .5 .5 .2 .2\n1 .5 .5 .4 .2\n2 .5 .5 .2 .4\n")
 
@@ -201,6 +204,9 @@ def test_tables_in_the_settings(folder, yolo):
     assert labels(classes={"large": 2, "small": [0, 1]})[0] == [1, 1, 0]
     assert labels(classes={"b": 1}, unlisted="drop") == ([0], [False])
     assert labels(classes={"b": 1}, unlisted="ignore") == ([-1, 0, -1], [True, False, True])
+    what = "2 object(s) of classes that data.classes does not list are"
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [f"{folder}: {what} left out: a.png", f"{folder}: {what} ignored: a.png"]
     with pytest.raises(DataError, match="a.txt: class 0 is none of b; 1 object"):
         labels(classes={"b": 1})
     with pytest.raises(SettingError, match="classes"):
@@ -224,6 +230,32 @@ def test_splits_folds_and_groups(folder, yolo):
     assert sorted(clip for part in clips for clip in part) == list("abcdef")
     with pytest.raises(DataError, match="leak: images of group 'a'"):
         yolo(groups=r"^\w", splits={"val": "a_0.png"}).source("val")
+
+
+def test_lists_are_told_of_once(folder, yolo, caplog):
+    images(folder, "a.png", "b.png", size=(8, 8))
+    write(folder / "a.txt", "0 .5 .5 .2 .2\n1 .5 .5 .2 .2")
+    write(folder / "b.txt", "0 .5 .5 .2 .2\n1 .5 .5 .2 .2")
+    write(folder / "lists/train.txt", "x/a.png\nno.png\n")
+    write(folder / "lists/val.txt", "y/b.png\n")
+    made = yolo(splits={"train": "lists/train.txt", "val": "lists/val.txt"}, missing_entries="skip")
+    with caplog.at_level(logging.WARNING):
+        assert [len(made.source(split)) for split in ("train", "val")] == [1, 1]
+    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [
+        *[str(folder / "lists/train.txt")] * 2,
+        str(folder / "lists/val.txt"),
+    ]
+
+
+def test_a_split_without_images_names_its_rule(folder, yolo):
+    images(folder, "a.png")
+    write(folder / "a.txt", "")
+    with pytest.raises(
+        DataError, match=r"split 'val' has no image .*by data.splits.val=n\*; .*data.splits.val=null"
+    ):
+        yolo(splits={"val": "n*"}).source("val")
+    with pytest.raises(DataError, match=r"split 'train' has no image \(val 1, train 0\); change data.splits$"):
+        yolo(splits={"val": "a*"}).source("train")
 
 
 def test_windows(folder, xyxy):

@@ -5,14 +5,14 @@ import logging
 import pytest
 
 from hires.data.pairs import Pair
-from hires.data.split_lists import keys_of_list
+from hires.data.split_lists import Missing, keys_of_list
 from hires.interfaces import DataError
 
 
-def listed(root, images, text, skip_missing=False):
+def listed(root, images, text, skip_missing=False, told=None):
     (root / "list.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
     pairs = [image if isinstance(image, Pair) else Pair(f"k{image}", image, "") for image in images]
-    keys = keys_of_list(root, pairs, "list.txt", "val", skip_missing)
+    keys = keys_of_list(root, pairs, "list.txt", "val", Missing(skip_missing, told))
     return sorted(pair.image for pair in pairs if pair.key in keys)
 
 
@@ -78,3 +78,19 @@ def test_missing_entries_may_be_skipped(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert listed(tmp_path, IMAGES, "a/1.jpg\nno.jpg\nnone.jpg", skip_missing=True) == ["a/1.jpg"]
     assert "2 of 3 entries match no image, or several, and are skipped: no.jpg, none.jpg" in caplog.text
+
+
+def test_warnings_are_told_with_the_split_that_is_asked_for(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        listed(tmp_path, IMAGES, "x/a/1.jpg\nno.jpg", skip_missing=True, told="train")
+        assert not caplog.records
+        listed(tmp_path, IMAGES, "x/a/1.jpg\nno.jpg", skip_missing=True, told="val")
+    assert len(caplog.records) == 2
+
+
+def test_a_list_that_is_empty_or_no_text(tmp_path):
+    with pytest.raises(DataError, match="list.txt: lists no image; write one a line, or change data.splits.val"):
+        listed(tmp_path, IMAGES, "\n \n")
+    assert listed(tmp_path, IMAGES, "", skip_missing=True) == []
+    with pytest.raises(DataError, match="list.txt: is no text; data.splits.val"):
+        listed(tmp_path, IMAGES, b"\xff\xfea")

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hires.data.pairs import Pair
+from hires.data.split_lists import Missing
 from hires.data.splits import check_splits, split_pairs
 from hires.interfaces import DataError
 from hires.settings import SettingError
@@ -43,8 +44,19 @@ def test_entries_that_match_nothing_are_named(tmp_path):
     (tmp_path / "val.txt").write_text("a/1\naerial/x.jpg\n")
     with pytest.raises(DataError, match=r"val.txt: 1 of 2 entries.*aerial/x.jpg"):
         split(tmp_path, pairs("a/1"), val="val.txt")
-    with pytest.raises(DataError, match=r"no.txt.*cannot be read"):
+    with pytest.raises(DataError) as error:
         split(tmp_path, pairs("a/1"), val="no.txt")
+    assert str(error.value) == f"{tmp_path / 'no.txt'}: no such file; correct the list that data.splits.val names"
+
+
+def test_a_glob_of_a_list_that_matches_nothing(tmp_path, caplog):
+    with pytest.raises(DataError, match=r"'n/\*' in data.splits.val matches no image; .*such as a/1.jpg"):
+        split(tmp_path, pairs("a/1", "b/1"), val=["a/*", "n/*"])
+    assert split(tmp_path, pairs("a/1", "b/1"), val="n/*")["val"] == []  # which is told when val is asked for
+    missing = Missing(skip=True)
+    found = split_pairs(tmp_path, pairs("a/1", "b/1"), {"val": ["a/*", "n/*"]}, 0, missing=missing)
+    assert [pair.key for pair in found["val"]] == ["a/1"]
+    assert "'n/*' in data.splits.val matches no image and is skipped" in caplog.text
 
 
 def test_fractions_are_about_right_and_disjoint(tmp_path):

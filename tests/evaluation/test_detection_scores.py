@@ -13,7 +13,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from hires.evaluation.detection import DetectionEvaluator
-from hires.ops.boxes import Detections, nothing
+from hires.ops.boxes import Detections, chosen, nothing
 from hires.ops.instances import InstanceMask
 from hires.ops.paste import pasted
 
@@ -145,6 +145,21 @@ def test_equals_pycocotools(seed):
     expected = precisions(precision) | {"AR": mean(recall[..., 0])}
     expected |= {f"AP_{name}": mean(precision[..., i]) for i, name in enumerate(["small", "medium", "large"], 1)}
     scores = score(pairs, max_detections=100, size_limits=limits)
+    assert {key: scores[key] for key in expected} == pytest.approx(expected, abs=1e-6, nan_ok=True)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_limit_leaves_the_surest_of_an_image(seed, limit):
+    """Of all its classes together; what is left is scored as pycocotools does."""
+    rng = np.random.default_rng(seed)
+    pairs = [random_image(rng, most=20) for _ in range(4)]
+    assert any(len(part.boxes) > limit for part, _ in pairs)
+    orders = [part.scores.argsort(descending=True, stable=True)[:limit] for part, _ in pairs]
+    left = [(chosen(part, order), truth) for (part, truth), order in zip(pairs, orders, strict=True)]
+    precision, recall = oracle(left, "bbox", limit, (32.0, 96.0))
+    expected = precisions(precision) | {"AR": mean(recall[..., 0])}
+    scores = score(pairs, max_detections=limit)
     assert {key: scores[key] for key in expected} == pytest.approx(expected, abs=1e-6, nan_ok=True)
 
 

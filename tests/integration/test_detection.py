@@ -220,6 +220,29 @@ def test_wrong_settings_end_in_one_line(hires, overrides, more, message):
     assert "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [
+        ("fcos", "retinanet"),
+        ("fcos", "segmentation"),
+        ("retinanet", "fcos"),
+        ("faster_rcnn", "mask_rcnn"),
+        ("mask_rcnn", "faster_rcnn"),
+        ("unet", "fcos"),
+    ],
+)
+def test_a_task_of_another_model_is_refused(hires, tmp_path, model, task):
+    """Before anything is read or written: the data that the run names is not even there."""
+    run_dir = tmp_path / "run"
+    given = [f"model={model}", f"task={task}", "data=coco", f"data.root={tmp_path / 'none'}", f"run_dir={run_dir}"]
+    code, _, error = hires("train", *given)
+    assert code == 2, error
+    assert error.startswith(f"task: got {task}, but the model (")
+    assert error.endswith(f") needs task={model if model != 'unet' else 'segmentation'}\n")
+    assert error.count("\n") == 1
+    assert not run_dir.exists()
+
+
 def test_a_mask_network_on_boxes_is_refused(hires, overrides):
     given = [o for o in overrides if not o.startswith("model")]
     code, _, error = hires("train", *given, "model=unet")

@@ -8,8 +8,9 @@ from torchvision.models.detection.fcos import FCOSHead
 from hires.losses.dense import FcosLossSettings
 from hires.ops.dense import DenseOutputs
 from hires.ops.matching import IGNORED, match_points
+from tests.detectors import SIDE, target
 
-STRIDES, SIDE = (8, 16, 32), 128
+STRIDES = (8, 16, 32)
 
 
 def levels(size=(SIDE, SIDE)):
@@ -20,17 +21,6 @@ def levels(size=(SIDE, SIDE)):
         points = torch.stack([x, y, x, y], -1).view(-1, 4).float()
         grids.append(points + torch.tensor([-1, -1, 1, 1]) * stride / 2)
     return grids
-
-
-def target(rng, count, ignored=False):
-    corners = torch.rand(count, 2, generator=rng) * (SIDE - 12)
-    sides = 10 + torch.rand(count, 2, generator=rng) * 50
-    return {
-        "boxes": torch.cat([corners, (corners + sides).clamp(max=SIDE)], 1),
-        "labels": torch.randint(3, (count,), generator=rng),
-        "ignored": torch.full((count,), ignored),
-        "size": torch.tensor([SIDE, SIDE]),
-    }
 
 
 def outputs(rng, images):

@@ -9,8 +9,7 @@ from hires.losses.dense import RetinaNetLossSettings
 from hires.ops.dense import DenseOutputs
 from hires.ops.matching import IGNORED
 from hires.settings import SettingError
-
-SIDE = 128
+from tests.detectors import SIDE, target
 
 
 def levels(size=(SIDE, SIDE)):
@@ -21,17 +20,6 @@ def levels(size=(SIDE, SIDE)):
         cells = torch.tensor([[-1, -1, 1, 1], [-1, -2, 1, 2], [-2, -1, 2, 1]]) * stride
         grids.append((points + cells).view(-1, 4))
     return grids
-
-
-def target(rng, count, ignored=False):
-    corners = torch.rand(count, 2, generator=rng) * (SIDE - 12)
-    sides = 10 + torch.rand(count, 2, generator=rng) * 50
-    return {
-        "boxes": torch.cat([corners, (corners + sides).clamp(max=SIDE)], 1),
-        "labels": torch.randint(3, (count,), generator=rng),
-        "ignored": torch.full((count,), ignored),
-        "size": torch.tensor([SIDE, SIDE]),
-    }
 
 
 def outputs(rng):

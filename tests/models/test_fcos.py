@@ -1,6 +1,5 @@
 """FCOS against torchvision's, and what its network promises."""
 
-from collections import OrderedDict
 from contextlib import nullcontext
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 from torchvision.models.detection import FCOS
-from torchvision.models.detection.anchor_utils import AnchorGenerator
 
 from hires.engine.evaluate import predict
 from hires.engine.views import Views
@@ -20,22 +18,10 @@ from hires.models.detection.neck import NeckSettings
 from hires.ops.dense import Choice
 from hires.settings import SettingError
 from hires.tasks.detection import DetectionSettings
+from tests.detectors import assert_same, assert_stages_cover, dense_reference, images
 
 SIDE = 256  # of the image: a multiple of the coarsest stride, where torchvision's anchors lie evenly
 NECK = NeckSettings(levels=(2, 3, 4, 5), extra_levels=2, channels=64)
-
-
-class Features(nn.Module):
-    """The maps of a network's neck, as torchvision wants them."""
-
-    out_channels = 64
-
-    def __init__(self, network):
-        super().__init__()
-        self.network = network
-
-    def forward(self, x):
-        return OrderedDict((str(i), level) for i, level in enumerate(self.network.features(x)))
 
 
 @pytest.fixture
@@ -51,35 +37,18 @@ def network():
 
 
 def reference(network, choice):
-    strides = network.neck.strides
-    model = FCOS(
-        Features(network),
-        3,
-        min_size=SIDE,
-        max_size=SIDE,
-        image_mean=[0.0] * 3,
-        image_std=[1.0] * 3,
-        anchor_generator=AnchorGenerator(tuple((s,) for s in strides), ((1.0,),) * len(strides)),
-        head=network.head,
-        score_thresh=choice.score,
-        nms_thresh=choice.iou,
-        detections_per_img=choice.most,
-        topk_candidates=choice.candidates,
-    )
-    return model.eval()
+    return dense_reference(FCOS, network, choice, tuple((s,) for s in network.neck.strides), side=SIDE)
 
 
 @torch.no_grad()
 def test_same_detections_as_torchvision(network):
     choice = Choice(score=0.2, candidates=400, iou=0.6, most=100)
-    images = torch.randn(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
-    expected = reference(network, choice)(list(images))
-    found = network.detect(network(images), (SIDE, SIDE), choice)
+    both = images(2, SIDE)
+    expected = reference(network, choice)(list(both))
+    found = network.detect(network(both), (SIDE, SIDE), choice)
     for ours, theirs in zip(found, expected, strict=True):
         assert len(ours.boxes) == choice.most
-        torch.testing.assert_close(ours.boxes, theirs["boxes"], atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(ours.scores, theirs["scores"], atol=1e-4, rtol=1e-4)
-        assert torch.equal(ours.labels, theirs["labels"])
+        assert_same(ours, theirs)
 
 
 @torch.no_grad()
@@ -101,26 +70,19 @@ def test_an_image_in_one_window_gives_what_torchvision_gives(network):
     sides = expected["boxes"][:, 2:] - expected["boxes"][:, :2]
     kept = (sides > 0).all(1)  # boxes without area are nothing to merge
     assert len(found.boxes) == kept.sum() > choice.most / 2
-    torch.testing.assert_close(found.boxes, expected["boxes"][kept], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(found.scores, expected["scores"][kept], atol=1e-4, rtol=1e-4)
-    assert torch.equal(found.labels, expected["labels"][kept])
+    assert_same(found, {key: value[kept] for key, value in expected.items()})
 
 
 def test_anchors_of_every_position(network):
-    images = torch.zeros(1, 3, 96, 160)
-    outputs = network(images)
+    outputs = network(torch.zeros(1, 3, 96, 160))
     assert [len(level) for level in outputs.anchors] == [24 * 40, 12 * 20, 6 * 10, 3 * 5, 2 * 3, 1 * 2]
     assert outputs.logits.shape == (1, sum(map(len, outputs.anchors)), 3)
     assert outputs.anchors[3][-1].tolist() == [4 * 32 - 16, 2 * 32 - 16, 4 * 32 + 16, 2 * 32 + 16]
 
 
 def test_stages_name_modules(network):
-    stages = network.stages()
-    assert list(stages) == ["stem", "stage1", "stage2", "stage3", "stage4", "neck", "head"]
-    for names in stages.values():
-        assert all(isinstance(network.get_submodule(name), nn.Module) for name in names)
-    named = [tuple(network.get_submodule(name).parameters()) for names in stages.values() for name in names]
-    assert sum(p.numel() for ps in named for p in ps) == sum(p.numel() for p in network.parameters())
+    assert list(network.stages()) == ["stem", "stage1", "stage2", "stage3", "stage4", "neck", "head"]
+    assert_stages_cover(network)
 
 
 def test_a_level_that_the_backbone_lacks():

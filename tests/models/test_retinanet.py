@@ -1,12 +1,9 @@
 """RetinaNet against torchvision's, its anchors and its heads."""
 
-from collections import OrderedDict
-
 import pytest
 import torch
 from torch import nn
 from torchvision.models.detection import RetinaNet
-from torchvision.models.detection.anchor_utils import AnchorGenerator
 
 from hires.models.backbone import BackboneSettings
 from hires.models.detection.anchors import AnchorSettings
@@ -15,22 +12,9 @@ from hires.models.detection.retinanet import RetinaNetSettings
 from hires.models.trial import Trial
 from hires.ops.dense import Choice
 from hires.settings import SettingError
+from tests.detectors import SIDE, assert_same, assert_stages_cover, dense_reference, images
 
-SIDE = 128  # of the image: a multiple of the coarsest stride, where torchvision's anchors lie evenly
 NECK = NeckSettings(levels=(3, 4, 5), extra_levels=2, channels=32)
-
-
-class Features(nn.Module):
-    """The maps of a network's neck, as torchvision wants them."""
-
-    out_channels = 32
-
-    def __init__(self, network):
-        super().__init__()
-        self.network = network
-
-    def forward(self, x):
-        return OrderedDict((str(i), level) for i, level in enumerate(self.network.features(x)))
 
 
 def make(**settings):
@@ -52,34 +36,17 @@ def network():
 def reference(network, choice):
     settings = AnchorSettings()
     sizes = tuple(tuple(4 * stride * s for s in settings.scales) for stride in network.neck.strides)
-    model = RetinaNet(
-        Features(network),
-        3,
-        min_size=SIDE,
-        max_size=SIDE,
-        image_mean=[0.0] * 3,
-        image_std=[1.0] * 3,
-        anchor_generator=AnchorGenerator(sizes, (settings.aspects,) * len(sizes)),
-        head=network.head,
-        score_thresh=choice.score,
-        nms_thresh=choice.iou,
-        detections_per_img=choice.most,
-        topk_candidates=choice.candidates,
-    )
-    return model.eval()
+    return dense_reference(RetinaNet, network, choice, sizes, settings.aspects)
 
 
 @torch.no_grad()
 def test_same_detections_as_torchvision(network):
     choice = Choice(score=0.2, candidates=400, iou=0.6, most=100)
-    images = torch.randn(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
-    expected = reference(network, choice)(list(images))
-    found = network.detect(network(images), (SIDE, SIDE), choice)
+    expected = reference(network, choice)(list(images(2)))
+    found = network.detect(network(images(2)), (SIDE, SIDE), choice)
     for ours, theirs in zip(found, expected, strict=True):
         assert len(ours.boxes) == choice.most
-        torch.testing.assert_close(ours.boxes, theirs["boxes"], atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(ours.scores, theirs["scores"], atol=1e-4, rtol=1e-4)
-        assert torch.equal(ours.labels, theirs["labels"])
+        assert_same(ours, theirs)
 
 
 @pytest.mark.parametrize("norm", ["none", "group"])
@@ -113,10 +80,8 @@ def test_shapes_can_be_tried(network, caplog):
 
 
 def test_stages_cover_every_parameter(network):
-    stages = network.stages()
-    assert stages["head"] == ("head.classification_head", "head.regression_head")
-    named = [tuple(network.get_submodule(name).parameters()) for names in stages.values() for name in names]
-    assert sum(p.numel() for ps in named for p in ps) == sum(p.numel() for p in network.parameters())
+    assert network.stages()["head"] == ("head.classification_head", "head.regression_head")
+    assert_stages_cover(network)
 
 
 def test_boxes_and_anchors_stay_float32_under_autocast(network):

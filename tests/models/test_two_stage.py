@@ -1,7 +1,5 @@
 """Faster R-CNN and Mask R-CNN against torchvision's, in evaluation and training."""
 
-from collections import OrderedDict
-
 import pytest
 import torch
 from torch import nn
@@ -20,8 +18,9 @@ from hires.models.detection.regions import RegionSettings
 from hires.models.trial import Trial
 from hires.ops.dense import Choice
 from hires.settings import SettingError
+from tests import detectors
+from tests.detectors import SIDE, Features, as_they_are, assert_same, assert_stages_cover, images
 
-SIDE = 128  # of the image: a multiple of the coarsest stride, where torchvision's anchors lie evenly
 CHOICE = Choice(score=0.2, candidates=100_000, iou=0.5, most=20)
 PARTS = {
     "neck": NeckSettings(levels=(2, 3, 4, 5), extra_levels=1, extra="pool", channels=32),
@@ -38,19 +37,6 @@ LOSSES = {
     "box": "loss_box_reg",
     "mask": "loss_mask",
 }
-
-
-class Features(nn.Module):
-    """The maps of a network's neck, as torchvision wants them."""
-
-    out_channels = 32
-
-    def __init__(self, network):
-        super().__init__()
-        self.network = network
-
-    def forward(self, x):
-        return OrderedDict((str(i), level) for i, level in enumerate(self.network.features(x)))
 
 
 class WithBackground(nn.Module):
@@ -95,10 +81,7 @@ def reference(network):
     model = kind(
         Features(network),
         **heads,
-        min_size=SIDE,
-        max_size=SIDE,
-        image_mean=[0.0] * 3,
-        image_std=[1.0] * 3,
+        **as_they_are(),
         rpn_anchor_generator=AnchorGenerator(
             tuple((4 * s,) for s in network.neck.strides), ((0.5, 1.0, 2.0),) * len(network.neck.strides)
         ),
@@ -121,21 +104,10 @@ def reference(network):
     return model
 
 
-def images(count):
-    return torch.randn(count, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
-
-
 def target(count, ignored=False, seed=2):
     rng = torch.Generator().manual_seed(seed)
-    corners = torch.rand(count, 2, generator=rng) * (SIDE - 12)
-    sides = 10 + torch.rand(count, 2, generator=rng) * 50
-    return {
-        "boxes": torch.cat([corners, (corners + sides).clamp(max=SIDE)], 1),
-        "labels": torch.randint(3, (count,), generator=rng),
-        "ignored": torch.full((count,), ignored),
-        "masks": torch.randint(2, (count, SIDE, SIDE), generator=rng, dtype=torch.uint8),
-        "size": torch.tensor([SIDE, SIDE]),
-    }
+    truth = detectors.target(rng, count, ignored)
+    return truth | {"masks": torch.randint(2, (count, SIDE, SIDE), generator=rng, dtype=torch.uint8)}
 
 
 @torch.no_grad()
@@ -144,9 +116,7 @@ def test_same_detections_as_torchvision(network):
     found = network.detect(network(images(2)), (SIDE, SIDE), CHOICE)
     for ours, theirs in zip(found, expected, strict=True):
         assert 5 < len(ours.boxes) <= CHOICE.most
-        torch.testing.assert_close(ours.boxes, theirs["boxes"], atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(ours.scores, theirs["scores"], atol=1e-4, rtol=1e-4)
-        assert torch.equal(ours.labels, theirs["labels"] - 1)
+        assert_same(ours, theirs, background=1)
         if "masks" in theirs:
             torch.testing.assert_close(ours.masks, theirs["masks"][:, 0], atol=1e-4, rtol=1e-4)
             assert torch.equal(ours.frames, ours.boxes)
@@ -227,8 +197,7 @@ def test_stages_cover_every_parameter(network):
     stages = network.stages()
     assert list(stages) == ["stem", "stage1", "stage2", "stage3", "stage4", "neck", "head"]
     assert stages["head"] == tuple(f"head.{name}" for name in ("rpn", "box", "mask") if name in network.head)
-    named = [tuple(network.get_submodule(name).parameters()) for names in stages.values() for name in names]
-    assert sum(p.numel() for ps in named for p in ps) == sum(p.numel() for p in network.parameters())
+    assert_stages_cover(network)
 
 
 def test_boxes_stay_float32_under_autocast(network):

@@ -8,7 +8,8 @@ from torchvision.ops import batched_nms, box_iou
 
 from hires.interfaces import View, Window
 from hires.ops.boxes import Detections, chosen, nothing, turned
-from hires.ops.merge import is_cut, merge
+from hires.ops.merge import merge
+from hires.ops.view_boxes import is_cut
 from hires.ops.windows import tiles
 
 FLIPS = [(), (1,), (2,), (1, 2)]
@@ -90,6 +91,51 @@ def test_every_object_is_found_once_whatever_the_views(scene, how):
     assert rows(found) == [pytest.approx(row, abs=0.02) for row in rows(truth)]
     if how == "nms":
         assert found.scores.tolist() == pytest.approx(truth.scores.tolist(), abs=1e-6)
+
+
+def overview(size, side=32):
+    scale = min(1, side / max(size))
+    return View(Window(0, 0, *size), *(max(1, round(scale * s)) for s in size), overview=True)
+
+
+def shaken(truth, far, seed, view):
+    """What a view says that is sure of everything, and finds it up to `far` of its pixels beside its place."""
+    noise = torch.rand(truth.boxes.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+    moved = seen(view, truth)
+    inside = moved.boxes + noise[: len(moved.boxes)] * far
+    return moved._replace(boxes=inside, scores=torch.full_like(moved.scores, 0.99))
+
+
+@settings(max_examples=100, deadline=None)
+@given(scenes(), st.sampled_from(["nms", "wbf"]), st.integers(0, 999), st.sampled_from([0, 0.5]))
+def test_an_overview_changes_nothing_of_what_windows_show_whole(scene, how, seed, far):
+    """Also where it is not exact, if the window has room around the object."""
+    size, views, truth, padding = scene
+    view, slack = overview(size), 2.6 * max(size) / 32 if far else 0
+    views = sorted(views, key=lambda view: view.window)
+    room = [any(shows_whole(v.window, box, size, 4.5 + slack) for v in views) for box in truth.boxes.tolist()]
+    truth = chosen(truth, torch.tensor(room, dtype=torch.bool))
+    assume(distinct(truth, 0.45))
+    predictions = [(view, seen(view, truth, padding)) for view in views]
+    alone = merge(size, predictions, how=how, iou=0.5, max_detections=100)
+    more = [(view, shaken(truth, far, seed, view)), *predictions]
+    both = merge(size, more, how=how, iou=0.5, max_detections=100)
+    for one, other in zip(both[:3], alone[:3], strict=True):
+        assert torch.equal(one, other)
+
+
+@HOW
+def test_an_overview_finds_what_no_window_shows_whole(how):
+    """Beside a small object, of which it is surer than the window, and a false alarm as small."""
+    size, large, small = (100, 300), [10, 20, 280, 90], [20, 5, 30, 15]
+    windows = [View(w, 100, 100) for w in tiles(size, (100, 100), 0.25)]
+    truth = detections([large, small], [0.6, 0.5], extent=size)
+    predictions = [(view, seen(view, truth)) for view in windows]
+    view = overview(size, 100)
+    alarm = detections([large, [22, 6, 31, 16], [250, 4, 262, 14]], [0.9, 0.95, 0.99], extent=size)
+    found = merge(size, [(view, seen(view, alarm)), *predictions], how=how, iou=0.5, max_detections=100)
+    assert found.boxes.tolist() == [pytest.approx(large, abs=0.01), pytest.approx(small, abs=0.01)]
+    assert found.scores.tolist() == pytest.approx([0.9, 0.5])
 
 
 @settings(max_examples=100, deadline=None)
@@ -226,6 +272,6 @@ def test_centres_in_the_padding_are_dropped(how):
 @HOW
 def test_nothing_found(how):
     assert len(merged([], how).boxes) == 0
-    found = merged([(LEFT, nothing((100, 100))), (RIGHT, nothing((100, 100)))], how)
+    found = merged([(view, nothing((100, 100))) for view in (overview(SIZE), LEFT, RIGHT)], how)
     assert found.boxes.shape == (0, 4)
     assert found.extent == SIZE

@@ -28,6 +28,8 @@ ANCHORS = AnchorSettings(size_in_strides=8.0, scales=(1.0,))
 class FasterRcnnSettings(DetectionNetworkSettings):
     """Shape of a Faster R-CNN (Ren et al. 2015) on a feature pyramid, with the heads of torchvision."""
 
+    task = "faster_rcnn"
+
     neck: NeckSettings = field(default=LEVELS)
     anchors: AnchorSettings = field(default=ANCHORS)
     proposals: ProposalSettings = field(default_factory=ProposalSettings)

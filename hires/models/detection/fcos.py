@@ -19,6 +19,8 @@ from hires.settings import Bounds, SettingError
 class FcosSettings(DetectionNetworkSettings):
     """Shape of an FCOS (Tian et al. 2019), with the heads of torchvision."""
 
+    task = "fcos"
+
     head_convs: Annotated[int, Bounds(1, 8)] = 4
 
     def __post_init__(self) -> None:

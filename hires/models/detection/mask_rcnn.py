@@ -22,6 +22,8 @@ from hires.settings import Bounds
 class MaskRcnnSettings(FasterRcnnSettings):
     """Shape of a Mask R-CNN (He et al. 2017), with the heads of torchvision."""
 
+    task = "mask_rcnn"
+
     mask_convs: Annotated[int, Bounds(1, 8)] = 4
     mask_channels: Channels = 256
 

@@ -19,6 +19,8 @@ from hires.ops.dense import OFFSETS, DenseOutputs
 class RetinaNetSettings(DetectionNetworkSettings):
     """Shape of a RetinaNet (Lin et al. 2017), with the heads of torchvision."""
 
+    task = "retinanet"
+
     anchors: AnchorSettings = field(default_factory=AnchorSettings)
     head_norm: Literal["none", "group"] = "none"
 

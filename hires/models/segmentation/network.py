@@ -14,6 +14,8 @@ from hires.models.network import Network, NetworkSettings
 class SegmentationNetworkSettings(NetworkSettings):
     """What every segmentation network has to be told. `multilabel` is read by the task and the data."""
 
+    task = "segmentation"
+
     multilabel: bool = False
 
 
