@@ -1,10 +1,12 @@
 """Compares settings: `python tools/compare.py overrides...` is `hires compare overrides...`."""
 
+import os
 import sys
 
-sys.path.pop(0)  # this folder: its profile.py would hide the one of Python
+# without this folder, whose profile.py would hide the one of Python
+sys.path = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
 
-from hires.cli import run_command
+from hires.cli import run_command  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(run_command("compare", sys.argv[1:]))

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from hires.interfaces import ConfigError
 from hires.memory.forwards import APPLIED, Applied, forget_layer, keep_elsewhere, keep_heavy, keep_input
 from hires.memory.layers import forgettable_layers
 from hires.memory.offload import Offload, make_offload
-from hires.memory.policies import Policies, Policy, policies_of, segments_of
+from hires.memory.policies import KEY, Policies, Policy, policies_of, segments_of
 from hires.memory.units import Unit
 
 log = logging.getLogger(__name__)
@@ -24,9 +25,10 @@ def give_policies(
     root: nn.Module, units: Sequence[Unit], said: Policies, *, device: torch.device, offload_dir: str | None
 ) -> dict[str, str]:
     """As `apply_policies`, with an offload that suits the device; returns the policies as they are written."""
-    offload = make_offload(device, offload_dir)
+    wanted = any(policy.kind == "offload" for policy in policies_of(said, units).values())
+    offload = make_offload(device, offload_dir) if wanted else None
     policies = apply_policies(root, units, said, offload=offload)
-    if offload is None and any(policy.kind == "offload" for policy in policies.values()):
+    if wanted and offload is None:
         log.info("activation checkpointing: `offload` does nothing on a CPU unless memory.offload_dir is set")
     return {name: str(policy) for name, policy in policies.items()}
 
@@ -72,5 +74,9 @@ def remove_policies(root: nn.Module) -> None:
 
 def _exchange(module: nn.Module, forward: Callable[..., Any], applied: Applied) -> None:
     """`forward(module, ...)` becomes the module's own; a bound method, which a deep copy binds to the copy."""
+    if "forward" in module.__dict__ and APPLIED not in module.__dict__:
+        raise ConfigError(
+            f"{KEY}.{applied.name}: {type(module).__name__} has been given another forward; set its policy to none"
+        )
     module.__dict__[APPLIED] = applied
     module.forward = MethodType(forward, module)

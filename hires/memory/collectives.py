@@ -1,6 +1,7 @@
 """Collectives inside of a module, as in SyncBatchNorm: what they gave is kept, and given again in a second run.
 
-The other processes do not take part in a second run: they are somewhere else in their own backward.
+The other processes do not take part in a second run: they are somewhere else in their own backward. Seen are
+collectives that a module calls as functions of torch.distributed.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
+from hires.memory.saved import RecomputeError
 from hires.ops.nested import leaves
 
 NAMES = (
@@ -42,23 +44,38 @@ class Collectives:
         results = iter(self._results)
 
         def repeating(_: Callable[..., Any]) -> Callable[..., Any]:
-            def again(output: Any, *args: Any, **kwargs: Any) -> None:
-                for tensor, kept in zip(leaves(output, Tensor), next(results), strict=True):
-                    tensor.copy_(kept)
+            def again(*args: Any, **kwargs: Any) -> _Done:
+                kept = next(results, None)
+                if kept is None:
+                    raise RecomputeError("run again, a unit made a collective that it had not made before")
+                for tensor, value in zip(leaves(_output(args, kwargs), Tensor), kept, strict=True):
+                    tensor.copy_(value)
+                return _Done()
 
             return again
 
         return _exchanged(repeating)
 
     def _recording(self, collective: Callable[..., Any]) -> Callable[..., Any]:
-        def recorded(output: Any, *args: Any, **kwargs: Any) -> Any:
-            work = collective(output, *args, **kwargs)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            work = collective(*args, **kwargs)
             if work is not None:
                 work.wait()
-            self._results.append([tensor.detach().clone() for tensor in leaves(output, Tensor)])
+            self._results.append([t.detach().clone() for t in leaves(_output(args, kwargs), Tensor)])
             return work
 
         return recorded
+
+
+class _Done:
+    """Stands in for the work of a collective that nobody does."""
+
+    def wait(self) -> bool:
+        return True
+
+
+def _output(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return args[0] if args else next(iter(kwargs.values()))
 
 
 @contextmanager

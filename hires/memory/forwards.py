@@ -9,7 +9,8 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from hires.memory.layers import keeps_result
 from hires.memory.offload import Offload
-from hires.memory.recompute import Call, Kept, box_of, is_inside, keeping
+from hires.memory.recompute import Call, is_inside, keeping
+from hires.memory.saved import maker_of
 from hires.ops.nested import leaves
 
 APPLIED = "_activation_checkpointing"
@@ -50,7 +51,7 @@ def forget_layer(layer: nn.Module, *args: Any, **kwargs: Any) -> Any:
     """A norm or an activation function in a unit under `selective`: run again from its input."""
     forward = partial(type(layer).forward, layer)
     applied: Applied = layer.__dict__[APPLIED]
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or is_inside():
+    if torch.compiler.is_compiling() or not _has_use(layer, args, kwargs):
         return forward(*args, **kwargs)
     if (keeps_result(layer) and _any_kept(args, kwargs, applied.segment)) or _overwrites(
         layer, args, kwargs, applied.segment
@@ -70,11 +71,11 @@ def keep_elsewhere(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 
 def _has_use(module: nn.Module, args: Any, kwargs: Any) -> bool:
-    """Whether a module is trained, here and now, and no module around it already saves the memory."""
+    """Whether gradients pass through a module, here and now, and no module around it saves the memory already."""
     if not torch.is_grad_enabled() or is_inside():
         return False
-    trained = [parameter.requires_grad for parameter in module.parameters()]
-    return any(trained) if trained else any(tensor.requires_grad for tensor in leaves((args, kwargs), Tensor))
+    tensors = (*module.parameters(), *leaves((args, kwargs), Tensor))
+    return any(tensor.requires_grad for tensor in tensors)
 
 
 def _overwrites(module: nn.Module, args: Any, kwargs: Any, segment: str) -> bool:
@@ -83,7 +84,7 @@ def _overwrites(module: nn.Module, args: Any, kwargs: Any, segment: str) -> bool
 
 
 def _any_kept(args: Any, kwargs: Any, segment: str) -> bool:
-    return any(isinstance(box_of(tensor, segment), Kept) for tensor in leaves((args, kwargs), Tensor))
+    return any(maker_of(tensor, segment) is None for tensor in leaves((args, kwargs), Tensor))
 
 
 _KEPT_OPERATIONS = tuple(

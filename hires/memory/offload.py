@@ -5,7 +5,10 @@ Not run on CUDA.
 
 import os
 import tempfile
+import weakref
 from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from hires.interfaces import ConfigError, TrainingError
+from hires.memory.saved import Kept, is_parameter
 
 SMALLEST = 2**20  # bytes: less is not worth the way
 
@@ -29,24 +33,28 @@ class Stored(ABC):
 class Offload(ABC):
     """A place for saved tensors; parameters, small tensors and those with gaps stay where they are."""
 
+    device: torch.device  # whose tensors go away
+
     def hooks(self) -> saved_tensors_hooks:
         """What is saved within goes away."""
         return saved_tensors_hooks(self._pack, _unpack)
 
-    def _pack(self, tensor: Tensor) -> Any:
-        root = tensor if tensor._base is None else tensor._base
-        is_parameter = root.is_leaf and root.requires_grad
-        if is_parameter or tensor.numel() * tensor.element_size() < SMALLEST or not _is_dense(tensor):
-            return tensor
-        return self.store(tensor)
+    def __deepcopy__(self, memo: Any) -> "Offload":
+        return self  # copies of a module share the place
+
+    def _pack(self, tensor: Tensor) -> Stored | Kept:
+        large = tensor.numel() * tensor.element_size() >= SMALLEST
+        if tensor.device == self.device and large and _is_dense(tensor) and not is_parameter(tensor):
+            return self.store(tensor)
+        return Kept(tensor.detach())
 
     @abstractmethod
     def store(self, tensor: Tensor) -> Stored:
         """Copies a tensor away."""
 
 
-def _unpack(packed: Any) -> Tensor:
-    return packed.get() if isinstance(packed, Stored) else packed
+def _unpack(packed: Stored | Kept) -> Tensor:
+    return packed.get()
 
 
 class OnDisk(Stored):
@@ -54,8 +62,8 @@ class OnDisk(Stored):
 
     def __init__(self, tensor: Tensor, folder: Path):
         with tempfile.NamedTemporaryFile(dir=folder, prefix="hires-offload-") as file:
-            # a mapping that finds the disk full later ends the process without a word
-            os.posix_fallocate(file.fileno(), 0, tensor.numel() * tensor.element_size())
+            if hasattr(os, "posix_fallocate"):  # a mapping that finds the disk full later ends the process
+                os.posix_fallocate(file.fileno(), 0, tensor.numel() * tensor.element_size())
             flat = torch.from_file(file.name, shared=True, size=tensor.numel(), dtype=tensor.dtype)
         self._stored = flat.as_strided(tensor.size(), tensor.stride()).copy_(tensor.detach())
 
@@ -68,6 +76,8 @@ class OnDisk(Stored):
 class DiskOffload(Offload):
     """Memory-mapped files in a folder, gone with the process. Raises ConfigError if it cannot be used."""
 
+    device = torch.device("cpu")
+
     def __init__(self, folder: str | Path):
         self._folder = Path(folder).expanduser()
         try:
@@ -78,9 +88,9 @@ class DiskOffload(Offload):
     def store(self, tensor: Tensor) -> Stored:
         try:
             return OnDisk(tensor, self._folder)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:
             raise TrainingError(
-                f"memory.offload_dir: {self._folder} cannot hold what is offloaded ({error.strerror})"
+                f"memory.offload_dir: {self._folder} cannot hold what is offloaded ({error})"
             ) from error
 
 
@@ -88,44 +98,60 @@ class OnHost(Stored):
     """A copy in pinned memory; both ways run on a stream of their own."""
 
     def __init__(self, tensor: Tensor, stream: Any, before: "OnHost | None"):
-        self._device, self._stream, self._before = tensor.device, stream, before
+        self._device, self._stream = tensor.device, stream
+        self._before: Callable[[], OnHost | None] = weakref.ref(before) if before is not None else lambda: None
+        self._taken = False
         self._fetched: Tensor | None = None
         self._host = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, pin_memory=True)
         stream.wait_stream(torch.cuda.current_stream(tensor.device))
         with torch.cuda.stream(stream):
             self._host.copy_(tensor.detach(), non_blocking=True)
-        tensor.record_stream(stream)
 
     def fetch(self) -> None:
         """Starts to bring the tensor back, ahead of `get`."""
-        if self._fetched is None:
-            with torch.cuda.stream(self._stream):
-                self._fetched = self._host.to(self._device, non_blocking=True)
+        if self._fetched is None and not self._taken:
+            self._fetched = self._brought()
 
     def get(self) -> Tensor:
         """Backward goes the opposite way, so what was stored before this comes next."""
-        self.fetch()
+        tensor = self._brought() if self._fetched is None else self._fetched
         current = torch.cuda.current_stream(self._device)
         current.wait_stream(self._stream)
-        tensor, self._fetched = self._fetched, None
-        assert tensor is not None
         tensor.record_stream(current)
-        before, self._before = self._before, None
+        self._taken, self._fetched = True, None
+        before = self._before()
         if before is not None:
             before.fetch()
         return tensor
 
+    def _brought(self) -> Tensor:
+        with torch.cuda.stream(self._stream):
+            return self._host.to(self._device, non_blocking=True)
+
 
 class HostOffload(Offload):
-    """Pinned host memory, for tensors on one CUDA device."""
+    """Pinned host memory, for tensors on one CUDA device.
+
+    The forward waits for a copy once `AHEAD` further tensors have come, and only then lets go of the tensor: so
+    its memory is free for what comes next, and not just promised.
+    """
+
+    AHEAD = 3
 
     def __init__(self, device: torch.device):
         self._stream = torch.cuda.Stream(device)
-        self._last: OnHost | None = None
+        self.device = self._stream.device
+        self._last: Callable[[], OnHost | None] = lambda: None
+        self._leaving: deque[tuple[Tensor, Any]] = deque()
 
     def store(self, tensor: Tensor) -> Stored:
-        self._last = OnHost(tensor, self._stream, self._last)
-        return self._last
+        stored = OnHost(tensor, self._stream, self._last())
+        self._last = weakref.ref(stored)
+        self._leaving.append((tensor.detach(), self._stream.record_event()))
+        if len(self._leaving) > self.AHEAD:
+            _, copied = self._leaving.popleft()
+            torch.cuda.current_stream(self.device).wait_event(copied)
+        return stored
 
 
 def make_offload(device: torch.device, folder: str | Path | None) -> Offload | None:

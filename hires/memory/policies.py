@@ -59,7 +59,7 @@ def policies_of(said: Policies, units: Sequence[Unit]) -> dict[str, Policy]:
         return {unit.name: policy for unit in units}
     chosen = {unit.name: Policy() for unit in units}
     named = [(_named(name, units), name, parse_policy(text, f"{KEY}.{name}")) for name, text in said.items()]
-    for names, _, policy in sorted(named, key=lambda entry: -len(entry[0])):
+    for names, _, policy in sorted(named, key=lambda entry: ("." in entry[1], -len(entry[0]))):
         chosen.update(dict.fromkeys(names, policy))
     return chosen
 

@@ -1,7 +1,8 @@
 """What a computation depends on besides its arguments, kept so that it can be repeated to the same bits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -57,21 +58,21 @@ class Buffers:
 
 
 class RandomState:
-    """The state of the random numbers of the CPU and, where it is in use, of the current CUDA device."""
+    """The state of the random numbers of the CPU and of CUDA devices."""
 
-    def __init__(self) -> None:
+    def __init__(self, devices: Iterable[torch.device] = ()) -> None:
         self._cpu = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+        self._cuda = {device: torch.cuda.get_rng_state(device) for device in devices if device.type == "cuda"}
 
     def set(self) -> None:
         torch.set_rng_state(self._cpu)
-        if self._cuda is not None:
-            torch.cuda.set_rng_state(self._cuda)
+        for device, state in self._cuda.items():
+            torch.cuda.set_rng_state(state, device)
 
     @contextmanager
     def restored(self) -> Iterator[None]:
         """The same random numbers once more; afterwards those that would have come."""
-        now = RandomState()
+        now = RandomState(self._cuda)
         try:
             self.set()
             yield
@@ -97,9 +98,11 @@ class Autocast:
 class Surroundings:
     """Buffers of a module, random numbers and autocast before a forward, and what collectives give within it."""
 
-    def __init__(self, module: nn.Module, device_type: str):
-        self._buffers, self._random, self._collectives = Buffers(module), RandomState(), Collectives()
-        self._autocast = [Autocast(kind) for kind in sorted({"cpu", device_type})]
+    def __init__(self, module: nn.Module, arguments: Iterable[Tensor]):
+        tensors = chain(arguments, module.parameters(), module.buffers())
+        devices = {tensor.device for tensor in tensors} - {torch.device("meta")}
+        self._buffers, self._random, self._collectives = Buffers(module), RandomState(devices), Collectives()
+        self._autocast = [Autocast(kind) for kind in sorted({"cpu", *(device.type for device in devices)})]
 
     @contextmanager
     def recorded(self) -> Iterator[None]:

@@ -55,7 +55,8 @@ def _groups(root: nn.Module, names: list[str]) -> list[list[str]]:
 def _expanded(root: nn.Module, name: str) -> list[str]:
     """The blocks within a module, or the module."""
     module = root.get_submodule(name)
-    if not _is_list_of_blocks(module):
+    # some lists are never called: what is in them is called one by one
+    if not (isinstance(module, nn.ModuleList | nn.ModuleDict) or _is_list_of_blocks(module)):
         return [name]
     return [inner for child, _ in module.named_children() for inner in _expanded(root, f"{name}.{child}")]
 
@@ -63,13 +64,11 @@ def _expanded(root: nn.Module, name: str) -> list[str]:
 def _is_list_of_blocks(module: nn.Module) -> bool:
     """Whether most of a module is in blocks: members of a list, or several children of one type."""
     blocks = [child for child in module.children() if _heavy_layers(child) >= HEAVY]
-    if isinstance(module, nn.ModuleList | nn.ModuleDict):
-        return True
     if not _is_most(blocks, module):
         return False
     alike = [[block for block in blocks if type(block) is kind] for kind in map(type, blocks)]
     return (
-        (isinstance(module, nn.Sequential) and len(blocks) > 1)
+        (isinstance(module, LISTS) and len(blocks) > 1)
         or _is_most([block for block in blocks if _is_list_of_blocks(block)], module)
         or any(len(some) > 1 and _is_most(some, module) for some in alike)
     )

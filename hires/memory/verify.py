@@ -21,8 +21,7 @@ def differing_units(root: nn.Module, units: Sequence[Unit], run: Callable[[], An
     afterwards as before. The root must have no policies.
     """
     found: dict[str, str] = {}
-    device = next(root.parameters()).device.type
-    with Surroundings(root, device).restored(), _twice(root, units, found):
+    with torch.no_grad(), Surroundings(root, ()).restored(), _twice(root, units, found):
         run()
     return found
 
@@ -41,17 +40,13 @@ def _twice(root: nn.Module, units: Sequence[Unit], found: dict[str, str]) -> Ite
 
 def _compared(unit: str, name: str, found: dict[str, str]) -> Callable[..., Any]:
     def forward(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        tensors = [*leaves((args, kwargs), Tensor), *module.parameters()]
-        surroundings = Surroundings(module, tensors[0].device.type if tensors else "cpu")
-        given = [(tensor, tensor._version) for tensor in leaves((args, kwargs), Tensor)]
-        again = map_leaves(Tensor.clone, (args, kwargs), Tensor)
+        surroundings = Surroundings(module, leaves((args, kwargs), Tensor))
         with surroundings.recorded():
-            first, result = _traced(module, args, kwargs)
-        in_place = any(tensor._version != version for tensor, version in given)
+            first, result, in_place = _traced(module, args, kwargs)
         if in_place and not hasattr(module, "inplace"):  # such layers are not run again alone
             found.setdefault(unit, f"{name} changes its input in place")
         with surroundings.restored():
-            second, _ = _traced(module, *again)
+            second, _, _ = _traced(module, args, kwargs)
         difference = _difference(first, second)
         if difference:
             found.setdefault(unit, f"{name}: {difference}")
@@ -60,18 +55,29 @@ def _compared(unit: str, name: str, found: dict[str, str]) -> Callable[..., Any]
     return forward
 
 
-def _traced(module: nn.Module, args: Any, kwargs: Any) -> tuple[list[tuple[str, Tensor]], Any]:
-    """What one run of a module saves and returns, with what it is; copies, since the next run may change it."""
+def _traced(module: nn.Module, args: Any, kwargs: Any) -> tuple[list[tuple[str, Tensor]], Any, bool]:
+    """What one run of a module saves and returns; its result; whether it changes its input in place.
+
+    It runs on copies of its arguments, and nothing of its graph stays.
+    """
     seen: list[tuple[str, Tensor]] = []
 
-    def pack(tensor: Tensor) -> Tensor:
+    def pack(tensor: Tensor) -> None:
         seen.append((f"saved tensor {len(seen)}", tensor.detach().clone()))
-        return tensor
 
-    with torch.enable_grad(), saved_tensors_hooks(pack, lambda tensor: tensor):
+    args, kwargs = map_leaves(_copied, (args, kwargs), Tensor)
+    given = [(tensor, tensor._version) for tensor in leaves((args, kwargs), Tensor)]
+    with torch.enable_grad(), saved_tensors_hooks(pack, lambda _: torch.empty(0)):
         result = type(module).forward(module, *args, **kwargs)
     results = [(f"result {i}", tensor.detach().clone()) for i, tensor in enumerate(leaves(result, Tensor))]
-    return seen + results, result
+    in_place = any(tensor._version != version for tensor, version in given)
+    return seen + results, map_leaves(Tensor.detach, result, Tensor), in_place
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy that a module may change in place, and that wants gradients if it can have any."""
+    with torch.enable_grad():
+        return tensor.detach().requires_grad_(tensor.is_floating_point()).clone()
 
 
 def _difference(first: list[tuple[str, Tensor]], second: list[tuple[str, Tensor]]) -> str | None:

@@ -6,10 +6,11 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from hires.interfaces import ConfigError
 from hires.models import mix_transformer
-from hires.models.features import create, is_plain, patch_size
+from hires.models.features import create, feature_ends, is_plain, patch_size, stages_out_of_order
 from hires.models.pyramid import SimpleFeaturePyramid
 from hires.settings import Bounds, Settings
 
@@ -79,7 +80,12 @@ class Backbone(nn.Module):
         """(B, C, H, W), sides multiples of 32, to one (B, c, H / stride, W / stride) for each stride."""
         features = self.net(x)
         picked = [features[i] for i in self._picks]
-        return picked if self.pyramid is None else self.pyramid(picked[-1])
+        if self.pyramid is not None:
+            return self.pyramid(picked[-1])
+        return [
+            _padded(feature, (x.shape[-2] // stride, x.shape[-1] // stride))
+            for feature, stride in zip(picked, self.strides, strict=True)
+        ]
 
     def stages(self) -> dict[str, tuple[str, ...]]:
         """Names of the modules of each stage, in the order in which they run; `neck` is the pyramid."""
@@ -89,25 +95,31 @@ class Backbone(nn.Module):
     def _stages(self) -> dict[str, tuple[str, ...]]:
         if isinstance(self.net, mix_transformer.MixTransformer):
             return mix_transformer.stages()
-        infos = list(self.net.feature_info)
-        ends = [infos[i]["module"] for i in self._picks]
+        if (known := stages_out_of_order(self.net)) is not None:
+            return known
+        ends = feature_ends(self.net)
+        if self.pyramid is None:
+            ends = [ends[i] for i in self._picks]
         names = _sequence(self.net.model, ends)
-        positions = [self._position(names, end) for end in ends]
-        cuts = [position + 1 for position in positions]
+        cuts = [self._cut(names, end) for end in ends]
         if self.pyramid is not None:
             cuts = _quarters(names, ends[-1])
         elif 2 not in self.strides:  # the stem ends where the first stage begins
-            cuts.insert(0, positions[0])
+            cuts.insert(0, cuts[0] - 1)
         parts = (tuple(names[start:end]) for start, end in pairwise([0, *cuts]))
         return dict(zip(STAGES, parts, strict=True))
 
-    def _position(self, names: list[str], end: str) -> int:
-        if end not in names:
+    def _cut(self, names: list[str], end: str) -> int:
+        """How many names come before the end of a stage; a block that goes on after it is not among them."""
+        if end in names:
+            return names.index(end) + 1
+        around = [i for i, name in enumerate(names) if end.startswith(f"{name}.")]
+        if not around or end not in dict(self.net.model.named_modules()):
             raise ConfigError(
                 f"backbone.name: the stages of {self.name} cannot be told: timm says that one ends at {end!r}, "
                 "which is no module of it; choose another backbone"
             )
-        return names.index(end)
+        return around[0]
 
     def freeze(self) -> None:
         """Takes the frozen stages out of training; to be called again after layers were exchanged."""
@@ -143,19 +155,29 @@ def _below(pattern: Any, prefix: str) -> Any:
 
 
 def _sequence(model: nn.Module, ends: list[str]) -> list[str]:
-    """Children of the model in order, those that contain a feature's end replaced by their own children."""
+    """Children of the model in order; lists that contain a feature's end, and whatever contains several of them,
+    are replaced by their own children."""
     names: list[str] = []
 
     def expand(module: nn.Module, prefix: str) -> None:
         for child, part in module.named_children():
             name = f"{prefix}{child}"
-            if any(end.startswith(f"{name}.") for end in ends):
+            within = {end for end in ends if end.startswith(f"{name}.")}
+            if len(within) > 1 or (within and isinstance(part, nn.Sequential | nn.ModuleList)):
                 expand(part, f"{name}.")
             else:
                 names.append(name)
 
     expand(model, "")
     return names
+
+
+def _padded(feature: Tensor, size: Size) -> Tensor:
+    """(B, C, h, w) with zeros around it, where a model's convolutions do not pad, so that it is of `size`."""
+    down, right = size[0] - feature.shape[-2], size[1] - feature.shape[-1]
+    if down <= 0 and right <= 0:
+        return feature
+    return F.pad(feature, (right // 2, right - right // 2, down // 2, down - down // 2))
 
 
 def _quarters(names: list[str], last_block: str) -> list[int]:

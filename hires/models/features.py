@@ -1,9 +1,12 @@
 """Makes the feature networks of timm (and mix transformers), for any image size where they can."""
 
 import logging
+from types import MethodType
 from typing import Any
 
 import timm
+from timm.models.mobilenetv3 import MobileNetV3
+from torch import Tensor, nn
 
 from hires.models.mix_transformer import NAMES as MIX_TRANSFORMERS
 from hires.models.mix_transformer import MixTransformer
@@ -19,6 +22,15 @@ from hires.models.pyramid import PATCHES
 log = logging.getLogger(__name__)
 
 Size = tuple[int, int]
+
+_MODULES = {
+    "Gemma4VitClassifier": {"blocks": "encoder.blocks"},
+    "HighResolutionNet": {"stem": "act1", "stage1": "layer1", "stage4": "incre_modules"},
+    "MobileNetV5": {"bn1": "conv_stem"},
+    "MobileNetV5Encoder": {"bn1": "conv_stem"},
+    "MultiScaleVit": {"block": "stages"},
+}
+"""Modules that end with a feature map, where timm calls them by other names: first parts of names by class."""
 
 
 def create(
@@ -60,6 +72,24 @@ def create(
     return net
 
 
+def feature_ends(net: Any) -> list[str]:
+    """Names of the modules, seen from `net.model`, that end with each of the feature maps."""
+    others = _MODULES.get(type(net.model).__name__, {})
+    names = [info["module"].partition(".") for info in net.feature_info.get_dicts()]
+    return [f"{others.get(first, first)}{dot}{rest}" for first, dot, rest in names]
+
+
+def stages_out_of_order(net: Any) -> dict[str, tuple[str, ...]] | None:
+    """Children of `net.model` by stage, where they are not made in the order in which they run; else None."""
+    if type(net.model).__name__ != "CoaT":
+        return None
+    # encodings of positions are within the blocks too
+    rows = [tuple(f"{kind}{i}" for kind in ("patch_embed", "serial_blocks")) for i in (1, 2, 3, 4)]
+    last = ("parallel_blocks",) if net.model.parallel_blocks is not None else ()  # of all scales, after all others
+    later = {"stage2": rows[1], "stage3": rows[2], "stage4": (*rows[3], *last)}
+    return {"stem": rows[0][:1], "stage1": rows[0][1:], **later}
+
+
 def is_plain(net: Any) -> bool:
     """Whether all feature maps have one stride, as those of a plain vision transformer."""
     reductions = list(net.feature_info.reduction())
@@ -83,7 +113,7 @@ def _made_for(name: str, image_size: Size | None, **arguments: Any) -> Any:
     """A model for one size only is made for `image_size`, and so that it takes others too where it can."""
     arguments = {"features_only": True, "feature_cls": "getter", **arguments}
     if not timm.get_pretrained_cfg_value(name, "fixed_input_size"):
-        return timm.create_model(name, **arguments)
+        return _whatever_the_class(name, **arguments)
     if image_size:
         arguments["img_size"] = image_size
     for flexible, value in (("strict_img_size", False), ("dynamic_img_size", True)):
@@ -93,3 +123,26 @@ def _made_for(name: str, image_size: Size | None, **arguments: Any) -> Any:
             if flexible not in str(error):
                 raise
     return timm.create_model(name, **arguments)
+
+
+def _whatever_the_class(name: str, **arguments: Any) -> Any:
+    """A few models of timm do not let the class of their feature network be chosen."""
+    try:
+        return timm.create_model(name, **arguments)
+    except TypeError as error:
+        if "feature_cls" not in str(error):
+            raise
+    return _Wrapped(timm.create_model(name, **{**arguments, "feature_cls": None}))
+
+
+class _Wrapped(nn.Module):
+    """A feature network that is no wrapper around a model, in the shape of those that are."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model, self.feature_info = model, model.feature_info
+        model.group_matcher = MethodType(MobileNetV3.group_matcher, model)  # all of these are such networks
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        features: list[Tensor] = self.model(x)
+        return features

@@ -1,6 +1,7 @@
 """A policy changes no bit: losses, gradients, parameters, optimizer state, buffers, random numbers, five steps."""
 
 import copy
+import gc
 from functools import partial
 
 import pytest
@@ -8,9 +9,13 @@ import torch
 from blocks import NORMS, POLICIES, WIDTH, Block, Trunk, assert_same, batch_norm, train
 from torch import nn
 
+from hires.interfaces import ConfigError
+from hires.memory import offload
 from hires.memory.checkpointing import apply_policies, remove_policies
-from hires.memory.recompute import RecomputeError
+from hires.memory.meter import LivePeak, tensors_of
+from hires.memory.saved import RecomputeError
 from hires.memory.units import Unit, find_units
+from hires.memory.verify import differing_units
 
 
 @pytest.fixture(params=POLICIES.values(), ids=POLICIES.keys())
@@ -64,15 +69,6 @@ def test_float16_with_a_scaler(trunk, policy):
         for p in ("none", policy)
     ]
     assert_same(*outcomes)
-
-
-def test_autocast_is_what_it_was(trunk):
-    """Backward usually runs outside of autocast, where recomputing must turn it on again."""
-    autocast = partial(torch.autocast, "cpu", torch.bfloat16)
-    with autocast():
-        kept = trunk.head(torch.randn(1, WIDTH, 4, 4))
-    assert kept.dtype == torch.bfloat16
-    assert_same(train(trunk, "full", autocast=autocast, steps=1), train(trunk, autocast=autocast, steps=1))
 
 
 class Exotic(nn.Module):
@@ -161,9 +157,9 @@ def test_nested_units_run_once():
         assert_same(expected, train(network, said, units=units))
 
 
-def test_frozen_units_are_left_alone(trunk):
-    for parameter in trunk.blocks[0].parameters():
-        parameter.requires_grad_(False)
+def test_units_that_pass_no_gradient_on_are_left_alone(trunk):
+    for module in (trunk.conv, trunk.norm, trunk.blocks[0]):
+        module.requires_grad_(False)
     calls = []
     trunk.blocks[0].conv1.register_forward_hook(lambda *_: calls.append(0))
     trunk.blocks[1].conv1.register_forward_hook(lambda *_: calls.append(1))
@@ -173,15 +169,74 @@ def test_frozen_units_are_left_alone(trunk):
     assert (calls.count(0), calls.count(1)) == (1, 2)
 
 
-def test_a_backward_twice(trunk):
+def test_frozen_units_that_pass_gradients_on(trunk, policy):
+    trunk.blocks[2].requires_grad_(False)
+    assert_same(train(trunk), train(trunk, policy))
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.SiLU, nn.Hardswish, nn.ELU])
+def test_a_backward_twice(activation, policy):
     """With retain_graph what was recomputed once is recomputed again."""
-    apply_policies(trunk, find_units(trunk, trunk.stages()), "full@2")
-    trunk.eval()
-    loss = (trunk(torch.randn(2, 3, 16, 16)) ** 2).mean()
+    torch.manual_seed(0)
+    network = Trunk(batch_norm(0.1), lambda: activation(inplace=True))
+    for block in network.blocks:
+        block.drop.p = block.drop_path.drop_prob = 0.0
+    apply_policies(network, find_units(network, network.stages()), policy)
+    loss = (network(torch.randn(2, 3, 16, 16)) ** 2).mean()
     loss.backward(retain_graph=True)
-    once = [p.grad.clone() for p in trunk.parameters()]
+    once = [p.grad.clone() for p in network.parameters()]
     loss.backward()
-    assert all(torch.equal(p.grad, grad * 2) for p, grad in zip(trunk.parameters(), once, strict=True))
+    assert all(torch.equal(p.grad, grad * 2) for p, grad in zip(network.parameters(), once, strict=True))
+
+
+class Adding(nn.Module):
+    """Changes the input of a block in place, after the block."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.block = nn.Conv2d(3, WIDTH, 1), nn.Sequential(nn.ReLU(), nn.Conv2d(WIDTH, WIDTH, 1))
+
+    def forward(self, x):
+        x = self.first(x)
+        x += self.block(x)
+        return x
+
+
+def test_an_input_changed_in_place_later_is_an_error():
+    network = Adding()
+    image = torch.randn(2, 3, 8, 8)
+    network(image).sum().backward()  # autograd alone has no need of it
+    apply_policies(network, [Unit("stage1.0", "stage1", ("block",))], "full")
+    with pytest.raises(RecomputeError, match=r"stage1\.0: a tensor of shape \[2, 8, 8, 8\] .* changed in place"):
+        network(image).sum().backward()
+
+
+class Doubling(nn.Module):
+    """Changes what a block returned, which autograd cannot see."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, WIDTH, 1), nn.ReLU(), nn.Conv2d(WIDTH, WIDTH, 1))
+        self.second = nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 1), nn.ReLU())
+
+    def forward(self, x):
+        x = self.first(x)
+        with torch.no_grad():
+            x.mul_(2)
+        return self.second(x)
+
+
+def test_a_result_changed_without_gradients_is_not_made_again():
+    torch.manual_seed(0)
+    units = [Unit("stage1.0", "stage1", ("first",)), Unit("stage1.1", "stage1", ("second",))]
+    network = Doubling()
+    assert_same(train(network, units=units), train(network, "full@stage", units=units))
+
+
+def test_a_forward_of_others_is_not_thrown_away(trunk):
+    trunk.blocks[0].forward = lambda x: x
+    with pytest.raises(ConfigError, match=r"stage1\.0: Block has been given another forward"):
+        apply_policies(trunk, find_units(trunk, trunk.stages()), "full")
 
 
 class Failing(nn.Module):
@@ -266,8 +321,10 @@ def test_state_dict_keys_do_not_change(trunk, policy):
     assert list(trunk.state_dict()) == before
 
 
-def test_copies_use_their_own_weights(trunk, policy):
-    apply_policies(trunk, find_units(trunk, trunk.stages()), policy)
+@pytest.mark.parametrize("policy", [*POLICIES.values(), "offload"], ids=[*POLICIES, "offload"])
+def test_copies_use_their_own_weights(trunk, policy, tmp_path):
+    units = find_units(trunk, trunk.stages())
+    apply_policies(trunk, units, policy, offload=offload.DiskOffload(tmp_path))
     twin = copy.deepcopy(trunk)
     with torch.no_grad():
         for parameter in trunk.parameters():
@@ -288,20 +345,48 @@ def test_policies_come_off(trunk, policy):
     }
 
 
-def test_nothing_is_left_after_a_step(trunk):
+class Ending(Trunk):
+    """Ends in a function whose backward needs its result."""
+
+    def forward(self, x):
+        return super().forward(x).sigmoid()
+
+    def stages(self):
+        return {"all": ("",)}
+
+
+@pytest.mark.parametrize("backward", [True, False])
+@pytest.mark.parametrize("policy", ["selective", "full", "full@stage", "offload"])
+def test_nothing_is_left_after_a_step(policy, backward, tmp_path, monkeypatch):
     """No cycle keeps activations: memory is as before without the garbage collector."""
-    import gc
+    monkeypatch.setattr(offload, "SMALLEST", 2**12)
+    network = Ending(batch_norm(0.1))
+    units = [Unit("all", "all", ("",))]
+    apply_policies(network, units, policy, offload=offload.DiskOffload(tmp_path))
+    assert left_alive(network, backward) == 0
 
-    from hires.memory.meter import LivePeak, tensors_of
 
-    for policy in POLICIES.values():
-        apply_policies(trunk, find_units(trunk, trunk.stages()), policy)
-        trunk.zero_grad()
-        gc.disable()
-        try:
-            with LivePeak(tensors_of(trunk)) as meter:
-                trunk(torch.randn(2, 3, 16, 16)).sum().backward()
-                trunk.zero_grad()
-            assert meter.live == meter.start
-        finally:
-            gc.enable()
+def test_nothing_is_left_after_verifying(trunk):
+    units = find_units(trunk, trunk.stages())
+    gc.disable()
+    try:
+        with LivePeak(tensors_of(trunk)) as meter:
+            differing_units(trunk, units, lambda: trunk(torch.randn(2, 3, 16, 16)))
+        assert meter.live == meter.start
+    finally:
+        gc.enable()
+
+
+def left_alive(network, backward):
+    """Bytes that a step leaves."""
+    gc.disable()
+    try:
+        with LivePeak(tensors_of(network)) as meter:
+            loss = network(torch.randn(2, 3, 16, 16)).sum()
+            if backward:
+                loss.backward()
+            del loss
+            network.zero_grad()
+        return meter.live - meter.start
+    finally:
+        gc.enable()

@@ -33,6 +33,11 @@ def test_units_go_before_ranges_and_ranges_before_stages():
     }
 
 
+def test_the_order_in_which_they_are_said_does_not_matter():
+    assert said({"stage1.0-4": "full", "stage1": "none"})["stage1.0"] == "full"
+    assert said({"stage1": "none", "stage1.0-4": "full"})["stage1.0"] == "full"
+
+
 @pytest.mark.parametrize(
     ("policy", "segments"),
     [
