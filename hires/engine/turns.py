@@ -1,34 +1,16 @@
 """Several trainings in one process, step by step in turns, none of which disturbs the others."""
 
-import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from hires.engine.step import Updater
 from hires.interfaces import Sample
-
-
-class RandomNumbers:
-    """The state of all generators that a training may use, as it is when this is made."""
-
-    def __init__(self) -> None:
-        self._python, self._numpy = random.getstate(), np.random.get_state()
-        self._cpu = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-
-    def set(self) -> None:
-        random.setstate(self._python)
-        np.random.set_state(self._numpy)
-        torch.set_rng_state(self._cpu)
-        if self._cuda:
-            torch.cuda.set_rng_state_all(self._cuda)
+from hires.ops.random_state import WholeRandomState
 
 
 class Turns:
@@ -41,7 +23,7 @@ class Turns:
         self.update, self.wait = update, wait
         self.losses: list[float] = []
         self.seconds: list[float] = []
-        self._random = RandomNumbers()
+        self._random = WholeRandomState()
 
     def step(self, samples: list[Sample]) -> None:
         """One optimizer step; notes its loss and its seconds."""
@@ -71,12 +53,12 @@ class Turns:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """With the random numbers that would come if no other training were in the process."""
-        others = RandomNumbers()
+        others = WholeRandomState()
         self._random.set()
         try:
             yield
         finally:
-            self._random = RandomNumbers()
+            self._random = WholeRandomState()
             others.set()
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from hires.memory.collectives import Collectives
+from hires.ops.random_state import RandomState
 
 SMALL = 2**16  # elements
 
@@ -55,29 +56,6 @@ class Buffers:
         finally:
             for buffer, tensor in now:
                 setattr(buffer.owner, buffer.name, tensor)
-
-
-class RandomState:
-    """The state of the random numbers of the CPU and of CUDA devices."""
-
-    def __init__(self, devices: Iterable[torch.device] = ()) -> None:
-        self._cpu = torch.get_rng_state()
-        self._cuda = {device: torch.cuda.get_rng_state(device) for device in devices if device.type == "cuda"}
-
-    def set(self) -> None:
-        torch.set_rng_state(self._cpu)
-        for device, state in self._cuda.items():
-            torch.cuda.set_rng_state(state, device)
-
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """The same random numbers once more; afterwards those that would have come."""
-        now = RandomState(self._cuda)
-        try:
-            self.set()
-            yield
-        finally:
-            now.set()
 
 
 class Autocast:
