@@ -32,8 +32,8 @@ def explain(error: Exception, request: Request) -> str:
 
 
 def check_overrides(request: Request) -> None:
-    """Raises ConfigError for what hydra lets pass: an option that an optional group does not have,
-    and for keys that hires calls by another name."""
+    """Raises ConfigError for what hydra lets pass: an option that an optional group does not have, keys that
+    hires calls by another name, and a policy of one stage in the place of one for all."""
     for text in request.overrides:
         if _CHECKPOINTING.search(text):
             for message in checkpointing(text, _base(request, [])):
@@ -44,6 +44,11 @@ def check_overrides(request: Request) -> None:
     for override in _choices(parsed, groups):
         for message in _group_problems(override, groups[override.key_or_group]):
             raise ConfigError(message)
+    for override in parsed:
+        if override.is_force_add() and override.key_or_group.startswith(f"{_POLICIES}."):
+            base = _base(request, [o for o in _choices(parsed, groups) if not o.is_sweep_override()])
+            for message in _one_policy_for_all(override.key_or_group, base):
+                raise ConfigError(message)
 
 
 def problems(request: Request) -> Iterator[str]:
@@ -188,7 +193,16 @@ def _key_problems(override: Override, base: DictConfig) -> Iterator[str]:
     elif key not in paths:
         yield missing(key, base)
     elif isinstance(value, dict) and OmegaConf.is_dict(OmegaConf.select(base, key, throw_on_missing=False)):
-        yield from (missing(path, base) for path in _paths(value, f"{key}.") if path not in paths)
+        hint = f" (++{_POLICIES}=... adds it)" if key == _POLICIES else ""
+        yield from (missing(path, base) + hint for path in _paths(value, f"{key}.") if path not in paths)
+
+
+def _one_policy_for_all(key: str, base: DictConfig) -> Iterator[str]:
+    """A policy of one stage would replace a policy of all, and leave the others without any."""
+    value = OmegaConf.select(base, _POLICIES, throw_on_missing=False)
+    if key.startswith(f"{_POLICIES}.") and isinstance(value, str) and value != "none":
+        stage = key.removeprefix(f"{_POLICIES}.")
+        yield f"{key}: one policy, {value}, is set for all; give all in one: {_POLICIES}={{{stage}: ..., ...}}"
 
 
 def _key_and_value(override: Override) -> tuple[str, str]:

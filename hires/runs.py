@@ -166,7 +166,7 @@ def _changed(cfg: DictConfig, given: DictConfig, keys: list[str]) -> DictConfig:
     old, new = dict(_leaves(cfg)), dict(_leaves(given))
     for key in keys:
         for leaf in dict.fromkeys([*old, *new]):
-            below = leaf == key or leaf.startswith(f"{key}.")
+            below = leaf == key or leaf.startswith(f"{key}.") or key.startswith(f"{leaf}.")
             if key in _WHICH_RUN or not below or old.get(leaf, _ABSENT) == new.get(leaf, _ABSENT):
                 continue
             if leaf not in old or leaf not in new or not leaf.startswith(_MAY_CHANGE):
@@ -174,18 +174,20 @@ def _changed(cfg: DictConfig, given: DictConfig, keys: list[str]) -> DictConfig:
                     f"{leaf}: got {new.get(leaf)}, but the run has {old.get(leaf)}, which resuming cannot change; "
                     "start another run with init_from="
                 )
-            OmegaConf.update(cfg, leaf, new[leaf])
+            OmegaConf.update(cfg, leaf, new[leaf], merge=False)
     return cfg
 
 
 _ABSENT = object()
+_ONE_VALUE = ("memory.activation_checkpointing",)
+"""Keys whose mappings are values, all of which another one replaces."""
 
 
 def _leaves(cfg: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted keys and values below a configuration, interpolations as they are written; lists are values."""
     plain: Any = OmegaConf.to_container(cfg, resolve=False) if OmegaConf.is_config(cfg) else cfg
     for key, value in plain.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and f"{prefix}{key}" not in _ONE_VALUE:
             yield from _leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -82,6 +82,8 @@ class DiskOffload(Offload):
         self._folder = Path(folder).expanduser()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder):
+                pass
         except OSError as error:
             raise ConfigError(f"memory.offload_dir: {folder} cannot be used ({error.strerror})") from error
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hires.interfaces import ConfigError, MemoryPlan
 from hires.memory.policies import check_policies
-from hires.settings import Settings
+from hires.settings import SettingError, Settings
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class FixedPlanner(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_policies(self.activation_checkpointing)
+        if self.offload_dir is not None and not self.offload_dir.strip():
+            raise SettingError("offload_dir", self.offload_dir, "a folder or null")
 
     def plan(
         self, *, batch_size: int, micro_batch_size: int | None, image_size: tuple[int, int], precision: str

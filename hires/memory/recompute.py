@@ -37,6 +37,7 @@ class Call:
 
     def __init__(self, module: nn.Module, forward: Callable[..., Any], name: str, segment: str):
         self.segment, self._name, self._module, self._forward = segment, name, module, forward
+        self._parameters = list(module.parameters())
         self._arguments: Any = ()
         self._given: list[Given] = []  # while the module runs
         self._described: list[tuple[Any, ...]] = []
@@ -90,6 +91,8 @@ class Call:
             return self._made[index] if self._expected[index] > 0 else self._made.pop(index)
 
     def _repeat(self) -> None:
+        if any(now is not then for now, then in zip(self._module.parameters(), self._parameters, strict=True)):
+            raise RecomputeError(f"{self._name}: its parameters have been exchanged; set its policy to none")
         collector = _Collector(self._described, set(self._expected))
         try:
             args, kwargs = map_leaves(_get, self._arguments, (Kept, Forgotten))

@@ -8,8 +8,10 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from hires.interfaces import TrainingError
 
-class RecomputeError(RuntimeError):
+
+class RecomputeError(TrainingError):
     """A module did not do the same twice, or cannot be run twice."""
 
 
@@ -70,7 +72,7 @@ def sign(result: Tensor, call: Maker, index: int) -> None:
 def maker_of(tensor: Tensor, segment: str) -> tuple[Maker, int] | None:
     """The call of a segment that returned the tensor, or that of which it is a view, and the index in it."""
     root = root_of(tensor)
-    if root.grad_fn is None:
+    if root.grad_fn is None or not _same_numbers(tensor, root):
         return None
     signatures: dict[Any, Any] = root.grad_fn.metadata  # type: ignore[assignment]
     reference, index, version = signatures.get((_KEY, root.output_nr), (None, 0, 0))
@@ -88,6 +90,11 @@ def saved(tensor: Tensor, segment: str) -> Saved:
     """As `argument`, without the graph: a node that saves what it returns would keep itself alive."""
     made = maker_of(tensor, segment)
     return Forgotten(*made, tensor) if made else Kept(tensor.detach())
+
+
+def _same_numbers(view: Tensor, root: Tensor) -> bool:
+    """Whether a view reads the memory as its root does, and not as conjugates or parts of complex numbers."""
+    return (view.dtype, view.is_conj(), view.is_neg()) == (root.dtype, root.is_conj(), root.is_neg())
 
 
 def root_of(tensor: Tensor) -> Tensor:

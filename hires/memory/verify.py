@@ -21,8 +21,10 @@ def differing_units(root: nn.Module, units: Sequence[Unit], run: Callable[[], An
     afterwards as before. The root must have no policies.
     """
     found: dict[str, str] = {}
-    with torch.no_grad(), Surroundings(root, ()).restored(), _twice(root, units, found):
-        run()
+    with torch.no_grad(), Surroundings(root, ()).restored():
+        run()  # what depends on a first time has had it
+        with _twice(root, units, found):
+            run()
     return found
 
 

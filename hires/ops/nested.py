@@ -1,5 +1,6 @@
 """Tensors inside of lists, tuples and dictionaries."""
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,9 @@ def map_leaves(change: Callable[[Any], Any], value: Any, kind: type | tuple[type
         return change(value)
     if isinstance(value, dict):
         changed = {key: map_leaves(change, child, kind) for key, child in value.items()}
-        return changed if type(value) is dict else type(value)(changed)
+        same_kind = copy.copy(value)  # a subclass, with its order or its default
+        same_kind.update(changed)
+        return same_kind
     if isinstance(value, (list, tuple)):
         children = [map_leaves(change, child, kind) for child in value]
         return type(value)(*children) if hasattr(value, "_fields") else type(value)(children)

@@ -126,11 +126,12 @@ def test_20000_pixels_in_4_gib(tmp_path, hires):
 @needs_proc
 def test_memory_of_an_evaluation_does_not_grow_with_the_images(tmp_path, hires):
     peaks = []
-    for count in (1, 6):
+    for count in (1, 12):
         root = tmp_path / f"set{count}"
         write_pair(root, "train_0", 128)
         for index in range(count):
             write_pair(root, f"test_{index}", 3000)
         train_on(root, tmp_path / f"run{count}", hires)
         peaks.append(evaluate(tmp_path / f"run{count}")[0])
-    assert peaks[1] < 1.1 * peaks[0], [peak / GIB for peak in peaks]
+    # eleven more images with their masks would be 0.37 GiB, a quarter of the whole
+    assert peaks[1] < 1.18 * peaks[0], [peak / GIB for peak in peaks]

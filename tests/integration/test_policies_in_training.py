@@ -32,11 +32,18 @@ def test_a_training_under_policies_ends_in_the_same_bits(weights, tmp_path):
     assert {policy for name, policy in plan["policies"].items() if name.startswith("decoder")} == {"full@stage"}
 
 
-def test_a_run_resumes_under_another_policy(weights, tmp_path, hires):
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("none", "memory.activation_checkpointing={stage1: full, loss: full}"),
+        ("{stage1: full, stem: selective}", "memory.activation_checkpointing=full"),
+        ("{stage1: full}", "++memory.activation_checkpointing.stage2=full"),
+    ],
+)
+def test_a_run_resumes_under_another_policy(first, then, weights, tmp_path, hires):
     uninterrupted = weights("six", "trainer.max_steps=6", "scheduler=constant")
-    weights("three", "scheduler=constant")
-    settings = [f"resume={tmp_path / 'three'}", "trainer.max_steps=6", "memory.activation_checkpointing=full"]
-    code, _, error = hires("train", *settings)
+    weights("three", "scheduler=constant", f"memory.activation_checkpointing={first}")
+    code, _, error = hires("train", f"resume={tmp_path / 'three'}", "trainer.max_steps=6", then)
     assert code == 0, error
     resumed = torch.load(tmp_path / "three" / "checkpoints" / "last.pt", weights_only=True)
     assert all(torch.equal(value, resumed["task"][key]) for key, value in uninterrupted["task"].items())
@@ -88,6 +95,7 @@ def test_profile_shows_units_and_policies_without_data(hires):
             "memory.activation_checkpointing.stage2=full",
             "++memory.activation_checkpointing.stage2=... makes it one",
         ),
+        ("memory.offload_dir=''", "memory.offload_dir: got '', allowed: a folder or null"),
         ("memory.grad_checkpointing=true", "hires calls this activation checkpointing: set memory.activation_che"),
     ],
 )
@@ -96,4 +104,35 @@ def test_what_is_wrong_is_said_in_a_line(hires, override, message):
     code, _, error = hires("profile", *given)
     assert code == 2
     assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_policy_of_a_stage_does_not_replace_that_of_all(hires, tmp_path):
+    (tmp_path / "experiment").mkdir()
+    lines = ["# @package _global_", "memory: {activation_checkpointing: full}"]
+    (tmp_path / "experiment" / "mine.yaml").write_text("\n".join(lines))
+    code, _, error = hires(
+        "profile",
+        f"--config-dir={tmp_path}",
+        "experiment=mine",
+        "model.num_classes=3",
+        "++memory.activation_checkpointing.loss=none",
+    )
+    assert code == 2
+    assert "memory.activation_checkpointing.loss: one policy, full, is set for all; give all in one" in error
+
+
+def test_a_recompute_that_fails_ends_in_a_line(hires, shapes_overrides, monkeypatch):
+    from timm.models.resnet import BasicBlock
+
+    original = BasicBlock.forward
+
+    def doing_less(self, x):
+        self.calls = getattr(self, "calls", 0) + torch.is_grad_enabled()  # shapes are tried without
+        return original(self, x).exp() if self.calls == 1 else original(self, x)
+
+    monkeypatch.setattr(BasicBlock, "forward", doing_less)
+    code, _, error = hires("train", *shapes_overrides, "memory.activation_checkpointing=full")
+    assert code == 1
+    assert "run again, it saved" in error
     assert len(error.splitlines()) == 1

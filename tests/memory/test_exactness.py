@@ -233,6 +233,51 @@ def test_a_result_changed_without_gradients_is_not_made_again():
     assert_same(train(network, units=units), train(network, "full@stage", units=units))
 
 
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(WIDTH, WIDTH, 1)
+
+    def forward(self, x):
+        return torch.fft.fft2(self.conv(x)).exp()
+
+
+class Fourier(Trunk):
+    """Views between two units that read the numbers in another way."""
+
+    def __init__(self):
+        super().__init__(batch_norm(0.1))
+        self.blocks = nn.ModuleList([Complex(), Complex()])
+
+    def forward(self, x):
+        y = self.blocks[0](self.conv(x) * 0.1)
+        return self.head(self.blocks[1](y.real * 1e-3 + y.conj().imag * 1e-3).abs())
+
+
+def test_views_of_complex_numbers():
+    torch.manual_seed(0)
+    network = Fourier()
+    for policy in ("selective", "full", "full@stage"):
+        assert_same(train(network), train(network, policy))
+
+
+def test_exchanged_parameters_are_an_error(trunk):
+    apply_policies(trunk, find_units(trunk, trunk.stages()), "full")
+    other = {name: value.detach().clone().requires_grad_() for name, value in trunk.named_parameters()}
+    loss = torch.func.functional_call(trunk, other, (torch.randn(2, 3, 16, 16),)).sum()
+    with pytest.raises(RecomputeError, match="its parameters have been exchanged"):
+        loss.backward()
+
+
+def test_weights_changed_before_the_backward_are_an_error(trunk):
+    apply_policies(trunk, find_units(trunk, trunk.stages()), "full")
+    loss = trunk(torch.randn(2, 3, 16, 16)).sum()
+    with torch.no_grad():
+        trunk.blocks[1].conv1.weight.mul_(2)
+    with pytest.raises(RecomputeError, match="has been changed in place since it was used"):
+        loss.backward()
+
+
 def test_a_forward_of_others_is_not_thrown_away(trunk):
     trunk.blocks[0].forward = lambda x: x
     with pytest.raises(ConfigError, match=r"stage1\.0: Block has been given another forward"):

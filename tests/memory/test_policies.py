@@ -133,6 +133,22 @@ def test_verify_names_the_unit_and_what_differs():
     assert "forward" not in trunk.blocks[2].__dict__
 
 
+class Cached(OwnRandom):
+    """A running mean in an attribute."""
+
+    def forward(self, x):
+        mean = x.detach().mean()
+        self.cache = mean if self.cache is None else 0.9 * self.cache + 0.1 * mean
+        return self.conv(x) * self.cache
+
+
+def test_verify_finds_cached_state():
+    trunk = Trunk(batch_norm(None))
+    trunk.blocks[2] = Cached()
+    found = differing_units(trunk, find_units(trunk, trunk.stages()), lambda: trunk(torch.randn(2, 3, 16, 16)))
+    assert list(found) == ["stage1.2"]
+
+
 def test_verify_finds_nothing_in_what_is_repeatable():
     trunk = Trunk(batch_norm(0.1))
     assert not differing_units(trunk, find_units(trunk, trunk.stages()), lambda: trunk(torch.randn(2, 3, 16, 16)))

@@ -1,7 +1,7 @@
 """Memory and step time of activation checkpointing: our policies and timm's own flag, the same task and inputs.
 
 Live tensors of one training step (forward, loss, backward, AdamW with its state made), and the step times of all
-settings in turns, in one process, on the CPU. The network is an FPN with 19 classes.
+settings in turns, in one process, on the CPU. The network is an FPN.
 """
 
 import argparse
@@ -26,7 +26,6 @@ from hires.models.backbone import BackboneSettings
 from hires.models.segmentation.fpn import FpnSettings
 from hires.tasks.segmentation import SegmentationSettings, SegmentationTask
 
-CLASSES = 19
 POLICIES: dict[str, Any] = {
     "none": "none",
     "selective": "selective",
@@ -39,11 +38,11 @@ POLICIES: dict[str, Any] = {
 TIMM = "timm's flag"
 
 
-def make_task(backbone: str) -> SegmentationTask:
+def make_task(backbone: str, classes: int) -> SegmentationTask:
     torch.manual_seed(0)
-    network = FpnSettings().build(BackboneSettings(name=backbone, pretrained=False).build(), CLASSES)
+    network = FpnSettings().build(BackboneSettings(name=backbone, pretrained=False).build(), classes)
     settings = SegmentationSettings(loss=LossSettings(cross_entropy=1.0, dice=0.0))
-    return settings.build(network, CLASSES).to(memory_format=torch.channels_last).train()
+    return settings.build(network, classes).to(memory_format=torch.channels_last).train()
 
 
 def variant(task: SegmentationTask, name: str) -> SegmentationTask:
@@ -91,8 +90,9 @@ def main() -> None:
     parser.add_argument("--backbones", nargs="+", default=["resnet50", "convnext_tiny", "efficientnet_b0"])
     parser.add_argument("--size", type=int, default=512, help="side of an image, pixels")
     parser.add_argument("--time-size", type=int, default=256, help="side of an image when timing, pixels")
+    parser.add_argument("--classes", type=int, default=19)
     parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5, help="steps of each setting that are timed; 0: none")
     parser.add_argument("--out", type=Path, default=Path("docs/bench/activation_checkpointing.json"))
     options = parser.parse_args()
     content: dict[str, Any] = {
@@ -108,7 +108,7 @@ def main() -> None:
 
 def bench(backbone: str, options: argparse.Namespace) -> dict[str, Any]:
     """Memory and times of all settings of one backbone."""
-    task = make_task(backbone)
+    task = make_task(backbone, options.classes)
     names = [*POLICIES, TIMM]
     samples, small = (make_samples(task, options.batch, size) for size in (options.size, options.time_size))
     memory = {name: measured(variant(task, name), samples) for name in names}
