@@ -17,6 +17,8 @@ NAMES = [
     "mobilenetv3_small_050",
     "mobilenetv4_conv_small_035",
     "regnety_002",
+    "dla46_c",
+    "hrnet_w18_small",
 ]
 
 
