@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,14 @@ from hires.interfaces import ConfigError, ImageSource, MemoryPlan
 from hires.recipe import Recipe, read_recipe
 from hires.wiring import (
     Learner,
-    check_units,
     make_batches,
     make_dataset,
     make_evaluation,
     make_learner,
-    make_policies,
     make_task,
     make_update,
     move,
+    with_policies,
 )
 
 log = logging.getLogger(__name__)
@@ -105,9 +104,7 @@ def _prepare(
         progress=learner.progress,
     )
     sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps)
-    if recipe.memory.verify and len(sampler):
-        check_units(recipe, learner, [dataset[key] for key in next(iter(sampler))[: plan.micro_batch_size]])
-    plan = replace(plan, policies=make_policies(recipe, learner))
+    plan = with_policies(recipe, learner, plan, lambda: [dataset[key] for key in next(iter(sampler), [])])
     return display, trainer, make_batches(dataset, sampler, recipe, fabric), plan
 
 

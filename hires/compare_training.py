@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,12 +19,11 @@ from hires.interfaces import ImageSource, MemoryPlan, Sample
 from hires.recipe import Recipe
 from hires.wiring import (
     Learner,
-    check_units,
     make_dataset,
     make_evaluation,
     make_learner,
-    make_policies,
     make_update,
+    with_policies,
 )
 
 _SAMPLES = ("data", "augmentation", "image_size", "batch_size", "seed")
@@ -103,6 +102,4 @@ def begin(material: Material, samples: list[Sample]) -> Training:
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     learner = make_learner(recipe, material.source, fabric, resumed=False)
     update = make_update(recipe, learner, plan, material.max_steps)
-    if recipe.memory.verify:
-        check_units(recipe, learner, samples[: plan.micro_batch_size])
-    return Training(recipe, learner, update, replace(plan, policies=make_policies(recipe, learner)))
+    return Training(recipe, learner, update, with_policies(recipe, learner, plan, lambda: samples))

@@ -90,12 +90,18 @@ def make_learner(recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed
     return Learner(fabric, task, average, optimizer, Progress())
 
 
-def make_policies(recipe: Recipe, learner: Learner) -> dict[str, str]:
-    """Gives every unit of a learner its policy, compiles it if that is wanted, and returns the policies by unit.
+def with_policies(
+    recipe: Recipe, learner: Learner, plan: MemoryPlan, samples: Callable[[], list[Sample]]
+) -> MemoryPlan:
+    """The plan with the policy of every unit, which the learner gets; it is verified before and compiled after.
 
-    Raises ConfigError for policies of units that the model does not have.
+    `samples` gives those that are verified with. Raises ConfigError for policies of units that the model does not
+    have, and for units that do not do the same twice.
     """
     task, memory = learner.task, recipe.memory
+    first = samples()[: plan.micro_batch_size] if memory.verify else []
+    if first:
+        check_units(recipe, learner, first)
     policies = give_policies(
         task,
         find_units(task, task.stages()),
@@ -105,7 +111,7 @@ def make_policies(recipe: Recipe, learner: Learner) -> dict[str, str]:
     )
     if recipe.trainer.compile:
         task.compile()
-    return policies
+    return replace(plan, policies=policies)
 
 
 def check_units(recipe: Recipe, learner: Learner, samples: list[Sample]) -> None:
