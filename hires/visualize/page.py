@@ -3,32 +3,51 @@
 from collections.abc import Sequence
 from html import escape
 
+from hires.visualize.svg import COLOURS
+
+# The first six colours are for charts of a few things; all eleven are told apart by lightness as well as by hue.
 _STYLE = """
 :root { color-scheme: light dark; --text: #1c2026; --back: #ffffff; --faint: #626a75; --rule: #d9dde3;
-  --c0: #2f6fd0; --c1: #c8641b; --c2: #2b8a57; --c3: #9a4bb0; --c4: #a8820f; --c5: #c23b50; }
+  --c0: #2f6fd0; --c1: #c8641b; --c2: #2b8a57; --c3: #9a4bb0; --c4: #a8820f; --c5: #c23b50;
+  --c6: #12a5b8; --c7: #39435c; --c8: #8fae1b; --c9: #5b46c9; --c10: #e48fbe; }
 @media (prefers-color-scheme: dark) { :root { --text: #e4e7eb; --back: #15181c; --faint: #9aa3ae; --rule: #343a42;
-  --c0: #6ea4f4; --c1: #f0955a; --c2: #62c08d; --c3: #c98ade; --c4: #d9b44a; --c5: #ee7d8e; } }
+  --c0: #6ea4f4; --c1: #f0955a; --c2: #62c08d; --c3: #c98ade; --c4: #d9b44a; --c5: #ee7d8e;
+  --c6: #35c9d6; --c7: #c9d2e0; --c8: #b9d84c; --c9: #8672ff; --c10: #f7b6da; } }
 body { margin: 0 auto; max-width: 60rem; padding: 1rem; background: var(--back); color: var(--text);
   font: 16px/1.45 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-p, dd { color: var(--faint); } code { font-size: 0.9em; }
+p, dd { color: var(--faint); } code { font-size: 0.9em; } .verdict { font-size: 1.2rem; color: var(--text); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.35rem 0.8rem 0.35rem 0; border-bottom: 1px solid var(--rule); text-align: right;
   white-space: nowrap; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; }
+.named td:first-child, .named th:first-child { position: sticky; left: 0; max-width: min(14rem, 36vw);
+  background: var(--back); white-space: normal; overflow-wrap: break-word; }
 small { display: block; max-width: 16rem; margin-left: auto; color: var(--faint); white-space: normal; }
 td:first-child small { margin-left: 0; }
 svg { display: block; width: 100%; max-width: 34rem; }
 svg text { fill: var(--text); font: 12px system-ui, sans-serif; } svg .label { font-weight: 600; }
-svg .grid { stroke: var(--rule); } svg .line { fill: none; stroke-linejoin: round; }
+svg .grid { stroke: var(--rule); }
+svg .over { stroke: var(--back); stroke-opacity: 0.4; } svg .line { fill: none; stroke-linejoin: round; }
+svg .faint { fill: var(--faint); } svg .area { shape-rendering: crispEdges; } svg .hover { fill: transparent; }
+svg .mark { stroke: var(--text); stroke-dasharray: 3 3; } svg .dot { fill: var(--text); stroke: var(--back); }
 .key { display: inline-block; margin-right: 1.2em; }
-.key i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; border-radius: 2px; }
+.key i, td i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; border-radius: 2px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); gap: 1rem 1.5rem; }
+.tiles dt { color: var(--faint); } .tiles dd { margin: 0; } .tiles dd:nth-of-type(1) { color: var(--text);
+  font-size: 1.4rem; line-height: 1.25; }
+.bars { display: grid; grid-template-columns: fit-content(40%) 1fr max-content; gap: 0.15rem 0.7rem;
+  align-items: center; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
+.bars span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } .bars .value { text-align: right; }
+.bars .bar { display: flex; height: 0.9rem; } .weak { opacity: 0.35; }
+.broad { display: none; } .broad svg { max-width: none; }
+@media (min-width: 46rem) { .broad { display: block; } .narrow { display: none; } }
 """
 _COLOURS = "\n".join(
     f".c{i} {{ fill: var(--c{i}); }} .line.c{i} {{ stroke: var(--c{i}); fill: none; }} "
     f"i.c{i} {{ background: var(--c{i}); }}"
-    for i in range(6)
+    for i in range(COLOURS)
 )
 
 
@@ -42,11 +61,21 @@ def document(title: str, parts: Sequence[str]) -> str:
     )
 
 
-def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of texts; what follows a line break in a cell is smaller."""
+def html_table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[int] = (), *, named: bool = False
+) -> str:
+    """A table of texts; what follows a line break in a cell is smaller.
+
+    Colours go before the first cells of as many rows. The first cells of a `named` table stay where they are while
+    the others scroll.
+    """
     lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"]
-    lines += [f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows]
-    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"
+    for index, row in enumerate(rows):
+        key = f'<i class="c{colours[index] % COLOURS}"></i>' if index < len(colours) else ""
+        cells = "".join(f"<td>{_cell(cell)}</td>" for cell in row)
+        lines.append(f"<tr>{cells.replace('<td>', f'<td>{key}', 1)}</tr>")
+    kind = "wide named" if named else "wide"
+    return f'<div class="{kind}"><table>\n' + "\n".join(lines) + "\n</table></div>"
 
 
 def _cell(text: str) -> str:
@@ -54,14 +83,49 @@ def _cell(text: str) -> str:
     return escape(first) + "".join(f"<small>{escape(line)}</small>" for line in more)
 
 
-def legend(names: Sequence[str]) -> str:
-    """Names with their colours."""
-    keys = (f'<span class="key"><i class="c{i % 6}"></i>{escape(name)}</span>' for i, name in enumerate(names))
+def legend(names: Sequence[str], colours: Sequence[int] = ()) -> str:
+    """Names with their colours, which are those of their places unless given."""
+    keys = (
+        f'<span class="key"><i class="c{colour % COLOURS}"></i>{escape(name)}</span>'
+        for name, colour in zip(names, colours or range(len(names)), strict=True)
+    )
     return f"<p>{' '.join(keys)}</p>"
 
 
-def paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
+def tiles(facts: Sequence[tuple[str, str, str]]) -> str:
+    """The few facts to see first: what, the value, a remark."""
+    shown = (f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd><dd>{escape(c)}</dd></div>" for a, b, c in facts)
+    return f'<dl class="tiles">{"".join(shown)}</dl>'
+
+
+def bar_rows(rows: Sequence[tuple[str, float, float, str]], colour: int) -> str:
+    """A line for each name: a bar of its first value, a weaker one of its second behind it, and a text.
+
+    Not SVG, so that letters keep their size at any width and long names are cut where the room ends.
+    """
+    largest = max((strong + weak for _, strong, weak, _ in rows), default=0) or 1
+    lines = []
+    for name, strong, weak, text in rows:
+        parts = ((strong, f"c{colour}"), (weak, f"c{colour} weak"))
+        bar = "".join(
+            f'<i class="{kind}" style="width:{100 * value / largest:.2f}%"></i>' for value, kind in parts
+        )
+        shown = escape(name)
+        lines.append(
+            f'<span title="{shown}">{shown}</span><span class="bar">{bar}</span>'
+            f'<span class="value">{escape(text)}</span>'
+        )
+    return '<div class="bars">\n' + "\n".join(lines) + "\n</div>"
+
+
+def by_width(narrow: str, broad: str) -> str:
+    """Of two versions the one that suits the screen."""
+    return f'<div class="narrow">{narrow}</div>\n<div class="broad">{broad}</div>'
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A paragraph of text; a `kind` is a class of the style."""
+    return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
 
 
 def heading(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Small charts as SVG text. Colours are the classes c0 to c5 of the page; other colours are those of the text."""
+"""Small charts as SVG text. Colours are the classes c0 to c10 of the page; others are those of the text."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from html import escape
 
 from hires.visualize.text import short
 
-COLOURS = 6
+COLOURS = 11
 _WIDTH = 400  # units, about the pixels of a phone: text keeps its size there
 
 
@@ -25,7 +25,7 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[float | None, str]]]]) -> str:
             parts.append(f'<text x="{length + 6:.1f}" y="{y + 13}">{escape(text)}</text>')
             y += 20
         y += 10
-    return _svg(y, parts, "bar chart")
+    return drawing(y, parts, "bar chart")
 
 
 def lines(series: Mapping[str, Sequence[float | None]], height: int = 240) -> str:
@@ -35,8 +35,8 @@ def lines(series: Mapping[str, Sequence[float | None]], height: int = 240) -> st
     """
     known = [value for values in series.values() for value in values if value is not None and math.isfinite(value)]
     if not known:
-        return _svg(20, ['<text x="0" y="14">nothing to show</text>'], "empty chart")
-    ticks = _ticks(min(known), max(known))
+        return drawing(20, ['<text x="0" y="14">nothing to show</text>'], "empty chart")
+    marks = ticks(min(known), max(known))
     count = max(map(len, series.values()))
     left, right, top, bottom = 46, _WIDTH - 8, 8, height - 24
 
@@ -44,10 +44,10 @@ def lines(series: Mapping[str, Sequence[float | None]], height: int = 240) -> st
         return left + (right - left) * (index / (count - 1) if count > 1 else 0.5)
 
     def y(value: float) -> float:
-        return bottom - (bottom - top) * (value - ticks[0]) / (ticks[-1] - ticks[0])
+        return bottom - (bottom - top) * (value - marks[0]) / (marks[-1] - marks[0])
 
     parts = []
-    for tick in ticks:
+    for tick in marks:
         parts.append(f'<line x1="{left}" x2="{right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" class="grid"/>')
         parts.append(f'<text x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:.4g}</text>')
     for index in sorted({0, count // 2, count - 1}):
@@ -56,12 +56,13 @@ def lines(series: Mapping[str, Sequence[float | None]], height: int = 240) -> st
         width = 1.5 + 1.5 * (len(series) - 1 - place)
         points = [(x(i), y(v)) if v is not None and math.isfinite(v) else None for i, v in enumerate(values)]
         parts += [_line(run, place, width, name) for run in _runs(points)]
-    return _svg(height, parts, "line chart")
+    return drawing(height, parts, "line chart")
 
 
-def _svg(height: float, parts: Sequence[str], what: str) -> str:
-    body = "\n".join(parts)
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{what}">\n{body}\n</svg>'
+def drawing(height: float, parts: Sequence[str], what: str, *, width: float = _WIDTH) -> str:
+    """Elements as one picture; `what` it is, for those who do not see it."""
+    body, label = "\n".join(parts), escape(what)
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">\n{body}\n</svg>'
 
 
 def _line(points: Sequence[tuple[float, float]], place: int, width: float, name: str) -> str:
@@ -84,7 +85,7 @@ def _runs(points: Sequence[tuple[float, float] | None]) -> Iterator[list[tuple[f
             run = []
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Three to seven round numbers, the first not above and the last not below the values."""
     span = high - low or abs(high) or 1.0
     raw = span / 4
