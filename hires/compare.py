@@ -11,15 +11,15 @@ from rich.console import Console
 
 from hires import runs
 from hires.cli_settings import Setting, named
-from hires.compare_memory import Peak, measure_memory
-from hires.compare_training import Material, open_material
 from hires.compare_turns import take_turns
 from hires.engine.display import Display, log_to
 from hires.engine.files import write_json, write_text
 from hires.instantiate import instantiate
 from hires.interfaces import ConfigError, ImageSource
+from hires.measured_memory import measure_memory
 from hires.recipe import Count, read_recipe
 from hires.settings import Settings
+from hires.trainings import Material, open_material
 from hires.visualize.comparison import page, table
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def compare(cfg: DictConfig, settings: dict[str, Setting]) -> dict[str, Any]:
         "reference": next(iter(settings)),
         "steps": options.steps,
         "settings": {
-            name: {"overrides": setting.overrides, **_memory(name, setting, options)._asdict(), **found[name]}
+            name: {"overrides": setting.overrides, **_memory(name, setting, options), **found[name]}
             for name, setting in settings.items()
         },
     }
@@ -94,8 +94,9 @@ def _run_dir(given: str | None) -> Path:
     return runs.new_run_dir(given, "compare")
 
 
-def _memory(name: str, setting: Setting, options: Options) -> Peak:
+def _memory(name: str, setting: Setting, options: Options) -> dict[str, int | None]:
     if not options.measure_memory:
-        return Peak()
+        return {"allocated": None, "reserved": None}
     log.info("Measuring the memory of %s", name)
-    return measure_memory(name, setting.cfg)
+    peak = measure_memory(name, setting.cfg)
+    return {"allocated": peak.allocated, "reserved": peak.reserved}

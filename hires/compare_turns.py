@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from hires.cli_settings import named
-from hires.compare_training import Material, Training, begin
 from hires.engine.display import Display
 from hires.engine.turns import Turns
 from hires.interfaces import Sample
 from hires.ops.differences import largest_difference
+from hires.trainings import Material, Training, begin
 
 
 def take_turns(

@@ -9,6 +9,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,10 +18,11 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch.profiler import ProfilerActivity, profile
 
-from hires.compare_training import Material, begin, open_material
 from hires.engine.files import write_json
-from hires.interfaces import Sample
+from hires.interfaces import DataLimits, Sample
+from hires.memory.meter import LivePeak
 from hires.recipe import read_recipe
+from hires.trainings import Examples, Training, begin, begin_on_examples, open_material
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +35,18 @@ class Peak(NamedTuple):
 
     allocated: int | None = None
     reserved: int | None = None
+    live: int | None = None  # of tensors, without what kernels need; not on CUDA
 
 
-def measure_memory(name: str, cfg: DictConfig) -> Peak:
+def measure_memory(name: str, cfg: DictConfig, examples: Examples | None = None) -> Peak:
     """The peak of a training with the configuration; of a process that failed, nothing."""
     with tempfile.TemporaryDirectory() as folder:
-        config, peak = Path(folder, "config.json"), Path(folder, "peak.json")
-        write_json(config, OmegaConf.to_container(cfg, resolve=True))
+        order, peak = Path(folder, "order.json"), Path(folder, "peak.json")
+        wanted = {"classes": examples.classes, "limits": asdict(examples.limits)} if examples else None
+        write_json(order, {"config": OmegaConf.to_container(cfg, resolve=True), "examples": wanted})
         allowing = [word for word in sys.argv[1:] if word.lstrip("+").startswith("allow_targets=")]
         # without -P, a file in the working directory could stand in for a library
-        command = [sys.executable, "-P", "-m", "hires.compare_memory", *allowing, str(config), str(peak)]
+        command = [sys.executable, "-P", "-m", "hires.measured_memory", *allowing, str(order), str(peak)]
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return Peak(**json.loads(peak.read_text()))
@@ -67,25 +72,45 @@ def _environment() -> dict[str, str]:
     }
 
 
-def measured(cfg: DictConfig) -> Peak:
-    """The peak of a training in this process, whose imports are done and which has opened its data."""
+class Trial(NamedTuple):
+    """Trainings that begin anew each time, and the samples of their first steps."""
+
+    begin: Callable[[], Training]
+    batches: list[list[Sample]]
+
+    def run(self) -> Training:
+        training = self.begin()
+        for batch in self.batches:
+            training.update(batch)
+        training.wait()
+        return training
+
+
+def trial_on_data(cfg: DictConfig) -> Trial:
     material = open_material(read_recipe(cfg), cfg, {})
-    samples = list(material.batches(STEPS))
+    batches = list(material.batches(STEPS))
+    return Trial(partial(begin, material, batches[0]), batches)
+
+
+def trial_on_examples(cfg: DictConfig, examples: Examples) -> Trial:
+    recipe = read_recipe(cfg)
+    start = partial(begin_on_examples, recipe, examples.classes)
+    samples = examples.samples(start().learner.task, recipe.top.batch_size, recipe.image_size)
+    return Trial(start, [samples] * STEPS)
+
+
+def measured(trial: Trial) -> Peak:
+    """The peak of a training in this process, whose imports are done and which has opened its data."""
     with Growth() as growth:
-        device = _train(material, samples)
+        device = trial.run().learner.fabric.device
     if device.type == "cuda":
         return Peak(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
     gc.collect()
-    # Once more from the beginning: what the profiler notes takes memory itself.
-    return Peak(allocator_peak(lambda: _train(material, samples)), growth.bytes)
-
-
-def _train(material: Material, samples: list[list[Sample]]) -> torch.device:
-    training = begin(material, samples[0])
-    for batch in samples:
-        training.update(batch)
-    training.wait()
-    return training.learner.fabric.device
+    # Once more from the beginning, twice: what the profiler and the meter note takes memory itself.
+    allocated = allocator_peak(trial.run)
+    with LivePeak() as meter:
+        trial.run()
+    return Peak(allocated, growth.bytes, meter.peak)
 
 
 class Growth:
@@ -138,8 +163,11 @@ def allocator_peak(run: Callable[[], Any]) -> int | None:
 
 
 def main() -> None:
-    config, peak = map(Path, sys.argv[-2:])
-    write_json(peak, measured(OmegaConf.create(json.loads(config.read_text())))._asdict())
+    order, peak = map(Path, sys.argv[-2:])
+    content = json.loads(order.read_text())
+    cfg, wanted = OmegaConf.create(content["config"]), content["examples"]
+    examples = wanted and Examples(tuple(wanted["classes"]), DataLimits(**wanted["limits"]))
+    write_json(peak, measured(trial_on_examples(cfg, examples) if examples else trial_on_data(cfg))._asdict())
 
 
 if __name__ == "__main__":

@@ -1,43 +1,126 @@
-"""The command `profile`: the units of a model, and what the configuration makes of them."""
+"""The command `profile`: what a training step occupies, predicted without running it, or measured beside that."""
 
+import logging
+from dataclasses import asdict, replace
 from typing import Any
 
+import torch
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
-from rich.table import Table
-from torch import nn
 
+from hires import runs
+from hires.build import make_plan
+from hires.data.limits import data_limits
 from hires.engine.display import log_to
+from hires.engine.files import write_json, write_text
+from hires.interfaces import ConfigError, DataLimits
+from hires.measured_memory import Peak, measure_memory
 from hires.memory.policies import policies_of
-from hires.memory.units import Unit, find_units
+from hires.memory.report import sampled, unit_rows, verdict
 from hires.recipe import Recipe, read_recipe
-from hires.wiring import make_task
+from hires.simulated_training import SimulatedTraining
+from hires.trainings import Examples
+from hires.visualize.memory import page, table
+
+log = logging.getLogger(__name__)
+
+RESULT, PAGE = "memory.json", "memory.html"
+OBJECTS = 100
+"""In one image, where nothing is said of the data: as many as COCO's evaluation looks at."""
 
 
 def profile(cfg: DictConfig) -> dict[str, Any]:
-    """Shows every unit with its policy; returns them by name. Needs no data if model.num_classes is given."""
+    """Predicts the memory of a step; returns what it writes to memory.json.
+
+    Needs no data if model.num_classes is set.
+    """
     console = Console()
     log_to(console, None)
     recipe = read_recipe(cfg)
-    task = make_task(recipe, _classes(recipe), training=None, load_pretrained=False)
-    units = find_units(task, task.stages())
-    policies = policies_of(recipe.memory.activation_checkpointing, units)
-    rows = {unit.name: {"policy": str(policies[unit.name]), **_described(task, unit)} for unit in units}
-    table = Table("unit", "policy", "parameters", "modules", box=None, pad_edge=False)
-    for name, row in rows.items():
-        table.add_row(name, row["policy"], f"{row['parameters']:,}", ", ".join(row["modules"]))
-    console.print(table)
-    return {"command": "profile", "units": rows}
+    device = device_of(recipe)
+    examples, notes = examples_of(recipe)
+    training = SimulatedTraining(recipe, examples, make_plan(recipe), device)
+    run_dir = runs.new_run_dir(cfg.run_dir, "profile")
+    peak = measure_memory("the step", cfg, examples) if recipe.memory.measure else Peak()
+    outcome = {
+        "command": "profile",
+        "run_dir": str(run_dir),
+        "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+        **predicted(training, peak),
+        "notes": [*notes, *_notes(recipe, device)],
+    }
+    write_json(run_dir / RESULT, outcome)
+    write_text(run_dir / PAGE, page(outcome))
+    console.print(table(outcome))
+    log.info("Done: %s", run_dir / PAGE)
+    return outcome
 
 
-def _classes(recipe: Recipe) -> tuple[str, ...]:
+def device_of(recipe: Recipe) -> str:
+    """The type of the device that a step is predicted for.
+
+    Raises ConfigError if the step is to be measured on one that is not there.
+    """
+    there = "cuda" if torch.cuda.is_available() else "cpu"
+    accelerator = recipe.trainer.accelerator
+    device = recipe.memory.device or (there if accelerator == "auto" else accelerator)
+    if recipe.memory.measure and device == "cuda" and there != "cuda":
+        raise ConfigError("memory.measure: got true, but torch finds no CUDA device here; it is predicted without")
+    return device
+
+
+def examples_of(recipe: Recipe) -> tuple[Examples, list[str]]:
+    """What the step is predicted for, of the data if there has to be any, and what is to be said of it."""
     count = recipe.model.num_classes
-    return tuple(map(str, range(count))) if count else recipe.data.source("train").classes
+    if count:
+        note = f"No data was looked at (model.num_classes is set): images have up to {OBJECTS} objects."
+        detects = recipe.task.kind != "segmentation"
+        return Examples(tuple(map(str, range(count))), DataLimits(max_objects=OBJECTS)), [note] * detects
+    source: Any = recipe.data.source("train")
+    return Examples(source.classes, data_limits(source, recipe.image_size, recipe.data)), []
 
 
-def _described(root: nn.Module, unit: Unit) -> dict[str, Any]:
-    """Parameters and modules of a unit."""
-    modules = [root.get_submodule(name) for name in unit.modules]
-    parameters = sum(p.numel() for module in modules for p in module.parameters())
-    named = [name.removeprefix("network.").removeprefix("backbone.net.model.") for name in unit.modules]
-    return {"parameters": parameters, "modules": named}
+def predicted(training: SimulatedTraining, measured: Peak) -> dict[str, Any]:
+    """What memory.json says of a step."""
+    recipe, said = training.recipe, training.recipe.memory.activation_checkpointing
+    policies = policies_of(said, training.units)
+    alternatives = {policy: training.profile(policy) for policy in training.alternatives}
+    known = alternatives.get(said) if isinstance(said, str) else None
+    chosen = known or training.profile(said)
+    rows = unit_rows(training.units, policies, chosen, alternatives)
+    plan = replace(training.plan, policies={name: str(policy) for name, policy in policies.items()})
+    return {
+        "device": chosen.device,
+        "precision": recipe.trainer.precision,
+        "plan": asdict(plan),
+        "peak_bytes": {
+            "predicted": {"allocated": chosen.allocated, "reserved": chosen.reserved},
+            "allocated": measured.allocated,
+            "reserved": measured.reserved,
+        },
+        "live": chosen.live,
+        "live_measured": measured.live,
+        "peak_at": chosen.peak_at._asdict(),
+        "categories": chosen.categories,
+        "reserved_parts": {"context": chosen.context, "allocator": chosen.cached},
+        "units": {name: {**training.described[name], **row} for name, row in rows.items()},
+        "alternatives": {
+            name: {"allocated": p.allocated, "reserved": p.reserved, "cost": sum(p.recomputed().values())}
+            for name, p in alternatives.items()
+        },
+        "timeline": sampled(chosen.timeline),
+        "verdict": verdict(chosen, alternatives),
+    }
+
+
+def _notes(recipe: Recipe, device: str) -> list[str]:
+    """What the prediction leaves out, or takes for granted."""
+    notes = []
+    if device == "cuda":
+        notes.append(
+            "Predicted for CUDA: the context and the workspace of kernels are allowances. Not run on CUDA so far."
+        )
+    if recipe.trainer.compile:
+        notes.append("trainer.compile=true is not simulated: this is the step in eager mode.")
+    return notes

@@ -1,10 +1,10 @@
-"""The trainings of a comparison, from a configuration to the step before the first."""
+"""Trainings from a configuration to the step before the first: on data, or on examples of the worst of it."""
 
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -15,13 +15,15 @@ from hires.data.loader import StepSampler, make_loader
 from hires.data.windows import windows_in_epoch
 from hires.engine.fabric import make_fabric
 from hires.engine.step import Updater
-from hires.interfaces import ImageSource, MemoryPlan, Sample
-from hires.recipe import Recipe
+from hires.interfaces import DataLimits, ImageSource, MemoryPlan, Sample
+from hires.recipe import Recipe, Size
 from hires.wiring import (
     Learner,
     make_dataset,
     make_evaluation,
     make_learner,
+    make_learner_of,
+    make_task,
     make_update,
     with_policies,
 )
@@ -94,6 +96,28 @@ class Training:
         """What the validation images give."""
         evaluation = make_evaluation(self.recipe, self.recipe.data.source("val"), self.learner.fabric, progress)
         return evaluation(self.learner.average.module)
+
+
+class Examples(NamedTuple):
+    """What to train on instead of data: the worst that data of these classes within these limits can bring."""
+
+    classes: tuple[str, ...]
+    limits: DataLimits
+
+    def samples(self, task: Any, count: int, image_size: Size) -> list[Sample]:
+        """The samples of the most demanding batch."""
+        batch = task.example_batch(count, image_size, self.limits)
+        return [
+            Sample(image, target, "example") for image, target in zip(batch.images, batch.targets, strict=True)
+        ]
+
+
+def begin_on_examples(recipe: Recipe, classes: tuple[str, ...]) -> Training:
+    """A training before its first step, from random weights, that needs no data."""
+    plan, fabric = make_plan(recipe), make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
+    learner = make_learner_of(recipe, fabric, make_task(recipe, classes, training=None, load_pretrained=False))
+    update = make_update(recipe, learner, plan, recipe.trainer.steps(1))
+    return Training(recipe, learner, update, with_policies(recipe, learner, plan, list))
 
 
 def begin(material: Material, samples: list[Sample]) -> Training:

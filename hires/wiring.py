@@ -84,6 +84,11 @@ def make_learner(recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed
     task = make_task(recipe, source.classes, training=source, load_pretrained=fresh)
     if recipe.top.init_from and not resumed:
         load_matching(task, weights(read(weights_path(recipe.top.init_from))), recipe.top.init_from)
+    return make_learner_of(recipe, fabric, task)
+
+
+def make_learner_of(recipe: Recipe, fabric: Fabric, task: Any) -> Learner:
+    """A learner of a task, which moves to the device, before its first step."""
     move(task, recipe, fabric)
     average = make_average(task, recipe.trainer.ema_decay)
     optimizer = fabric.setup_optimizers(recipe.optimizer.build(task))

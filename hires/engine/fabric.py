@@ -1,5 +1,10 @@
 """Device and precision of a run, by Lightning Fabric."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.plugins import MixedPrecision, Precision
@@ -24,6 +29,12 @@ def precision_plugin(precision: str, device: str) -> Precision:
     if precision == "32-true":
         return Precision()
     return MixedPrecision(precision, device=device)  # type: ignore[arg-type]
+
+
+def autocast_of(precision: str, device: str) -> Callable[[], AbstractContextManager[Any]]:
+    """What a Fabric of this precision does around a forward, on a type of device that may not be there."""
+    dtype = {"32-true": None, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}[precision]
+    return nullcontext if dtype is None else partial(torch.autocast, device, dtype)
 
 
 class Place:

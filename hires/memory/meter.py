@@ -1,13 +1,17 @@
 """How much memory the live tensors of a computation take. Uses private API of PyTorch: dispatch modes."""
 
 import weakref
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from hires.memory.costs import work
+from hires.memory.timeline import WORKSPACE, Block, Place, Timeline, Work
 
 
 class LivePeak(TorchDispatchMode):
@@ -22,32 +26,110 @@ class LivePeak(TorchDispatchMode):
         self.live = self.peak = 0
         self._seen: set[int] = set()
         for tensor in before:
-            self._count(tensor)
+            self.count(tensor)
         self.start = self.live
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
-                self._count(tensor)
+                self.count(tensor)
         return result
 
-    def _count(self, tensor: Tensor) -> None:
+    def count(self, tensor: Tensor) -> None:
+        """Counts a tensor's storage from now on, if it is new."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._seen or storage.filename is not None:  # a mapped file is no memory
             return
         self._seen.add(key)
-        self._change(storage.nbytes())
-        weakref.finalize(storage, self._forget, key, storage.nbytes())
+        size = storage.nbytes()
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        self.born(key, size)
+        weakref.finalize(storage, self._forget, key, size)
 
     def _forget(self, key: int, size: int) -> None:
         self._seen.discard(key)
         self.live -= size
+        self.died(key)
 
-    def _change(self, size: int) -> None:
-        self.live += size
-        self.peak = max(self.peak, self.live)
+    def born(self, key: int, size: int) -> None:
+        """A storage has been made."""
+
+    def died(self, key: int) -> None:
+        """Nothing refers to a storage any more."""
+
+
+class Workspace(Protocol):
+    """What kernels take for themselves, bytes."""
+
+    fixed: int  # from the first step on, for good
+
+    def __call__(self, function: Any, args: Any, result: Any) -> int:
+        """While an operation runs, beyond its result."""
+
+
+class Recorder(LivePeak):
+    """Also notes every storage's life, the workspace of kernels, and what they compute, by place in the step.
+
+    Only tensors on its device count.
+    """
+
+    def __init__(self, device: torch.device, workspace: Workspace | None = None):
+        self.timeline, self.place = Timeline(), Place("input")
+        self._device, self._workspace = device, workspace
+        self._blocks: dict[int, Block] = {}
+        super().__init__()
+        if workspace and workspace.fixed:
+            self.timeline.add(workspace.fixed, self.place, WORKSPACE)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.place.phase == "backward" and torch.is_grad_enabled():
+            with self.at(Place("recompute", self.place.unit)):
+                return self._recorded(function, args, kwargs)
+        return self._recorded(function, args, kwargs)
+
+    @contextmanager
+    def at(self, place: Place) -> Iterator[None]:
+        """What happens within happens at a place."""
+        before, self.place = self.place, place
+        try:
+            yield
+        finally:
+            self.place = before
+
+    def _recorded(self, function: Any, args: Any, kwargs: Any) -> Any:
+        timeline, place = self.timeline, self.place
+        timeline.arrive(place)
+        result = super().__torch_dispatch__(function, (), args, kwargs)
+        done = work(function, args, kwargs, result, self._device)
+        timeline.work[place] = timeline.work.get(place, Work()) + done
+        extra = self._workspace(function, args, result) if self._workspace else 0
+        if extra:
+            timeline.passing(extra, place, WORKSPACE)
+        return result
+
+    def count(self, tensor: Tensor) -> None:
+        if tensor.device.type == self._device.type:
+            super().count(tensor)
+
+    def born(self, key: int, size: int) -> None:
+        self._blocks[key] = self.timeline.add(size, self.place)
+
+    def died(self, key: int) -> None:
+        block = self._blocks.pop(key, None)
+        if block is not None:
+            self.timeline.end(block)
+
+    def give(self, tensors: Iterable[Tensor], category: str) -> None:
+        """Says what tensors are for, which are there now."""
+        for tensor in tensors:
+            self.count(tensor)
+            block = self._blocks.get(tensor.untyped_storage()._cdata)
+            if block is not None:
+                block.category = category
 
 
 def tensors_of(module: torch.nn.Module) -> list[Tensor]:

@@ -1,6 +1,7 @@
 """Decides how an optimizer step is carried out within the memory at hand."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from hires.interfaces import ConfigError, MemoryPlan
 from hires.memory.policies import check_policies
@@ -14,6 +15,8 @@ class FixedPlanner(Settings):
     activation_checkpointing: str | dict[str, str] = "none"
     offload_dir: str | None = None  # where the policy `offload` puts what the CPU keeps
     verify: bool = False  # before training, whether every unit does the same twice
+    device: Literal["cpu", "cuda"] | None = None  # that memory is predicted for; None: the trainer's
+    measure: bool = False  # whether a prediction is compared with a run
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,34 @@
+"""What operations compute and move, from shapes alone, and the time that follows."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from hires.memory.timeline import Work
+
+BALANCE = {"cpu": 10.0, "cuda": 60.0}
+"""Floating-point operations of convolutions and matrix products in the time that a byte takes to move.
+
+Orders of magnitude: a core of a server with AVX; GPUs of 8-24 GB with their matrix units.
+"""
+
+
+def work(function: Any, args: Any, kwargs: Any, result: Any, device: torch.device) -> Work:
+    """Of one operation; views and empty tensors are free. Its time is that of what it waits for longer."""
+    if function.is_view or function.overloadpacket in _FREE:
+        return Work()
+    counted = flop_registry.get(function.overloadpacket)
+    flops = int(counted(*args, **kwargs, out_val=result)) if counted else 0
+    moved = sum(size_of(leaf) for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, Tensor))
+    return Work(flops, moved, max(flops, BALANCE[device.type] * moved))
+
+
+_FREE = {torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_strided, torch.ops.aten.detach}
+
+
+def size_of(tensor: Tensor) -> int:
+    """Bytes of a tensor's elements."""
+    return tensor.numel() * tensor.element_size()

@@ -1,0 +1,75 @@
+"""What a step occupies: the peaks, when they come, and what they are made of."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from hires.memory.allocator import DEFAULTS, FREE, AllocatorSettings, replay
+from hires.memory.timeline import WORKSPACE, Place, Timeline
+
+CONTEXT = 512 * 2**20
+"""Bytes on a CUDA device outside of the caching allocator: context, kernels of torch, cuDNN, cuBLAS. An allowance:
+what is published for CUDA 11 to 13 is between 250 and 700 MiB; not measured."""
+PROCESS = 48 * 2**20
+"""Bytes that a process on a CPU takes beyond tensors: stacks of threads, compiled kernels, Python's objects."""
+
+
+@dataclass(frozen=True)
+class MemoryProfile:
+    """A step on a device, `cpu` or `cuda`; all sizes are bytes, predicted unless said otherwise."""
+
+    device: str
+    timeline: Timeline
+    allocated: int  # most that the allocator handed out at one moment
+    cached: int  # most that it held for that
+    context: int  # what the process takes besides
+
+    @property
+    def reserved(self) -> int:
+        """What the process takes in all."""
+        return self.cached + self.context
+
+    @cached_property
+    def live(self) -> int:
+        """Most bytes of live tensors, without kernels' workspace and the allocator's rounding."""
+        return self.timeline.peak(without=[WORKSPACE])[0]
+
+    @cached_property
+    def peak_event(self) -> int:
+        return self.timeline.peak()[1]
+
+    @property
+    def peak_at(self) -> Place:
+        """Where in the step the peak is."""
+        return self.timeline.place_of(self.peak_event)
+
+    @cached_property
+    def categories(self) -> dict[str, int]:
+        """Bytes at the peak by category."""
+        return self.timeline.categories_at(self.peak_event)
+
+    def kept(self) -> dict[str | None, int]:
+        """Bytes kept for the backward by the unit that made them: what is there when the first backward begins."""
+        timeline = self.timeline
+        begins = next((event for event, place in timeline.places if place.phase == "backward"), timeline.events)
+        kept: dict[str | None, int] = {}
+        for block in timeline.blocks:
+            made = block.place.phase == "forward" and block.category is None and block.born < begins
+            if made and (block.died is None or block.died >= begins):
+                kept[block.place.unit] = kept.get(block.place.unit, 0) + block.size
+        return kept
+
+    def recomputed(self) -> dict[str | None, float]:
+        """The share of the step's compute that is done again, by unit."""
+        whole = sum(work.time for place, work in self.timeline.work.items() if place.phase != "recompute")
+        again = {place.unit: work for place, work in self.timeline.work.items() if place.phase == "recompute"}
+        return {unit: work.time / whole for unit, work in again.items()} if whole else {}
+
+
+def profile_of(timeline: Timeline, device: str, settings: AllocatorSettings = DEFAULTS) -> MemoryProfile:
+    """The profile of what has been recorded; on CUDA, by replaying its caching allocator."""
+    if device != "cuda":
+        most = timeline.peak()[0]
+        return MemoryProfile(device, timeline, most, most, PROCESS)
+    events = ((id(block), block.size if born else FREE) for block, born in timeline.ordered())
+    allocator = replay(events, settings)
+    return MemoryProfile(device, timeline, allocator.peak_allocated, allocator.peak_reserved, CONTEXT)

@@ -1,0 +1,96 @@
+"""What to say of a step's memory: by category and unit, what policies would save and cost, and whether it pays."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hires.memory.policies import Policy
+from hires.memory.profile import MemoryProfile
+from hires.memory.timeline import ACTIVATIONS, AVERAGE, GRADIENTS, LOSS, PARAMETERS, RECOMPUTED, STATE, Timeline
+from hires.memory.units import Unit
+
+SAMPLES = 300  # moments of a chart
+DOMINATES = 0.5  # share of the peak from which on something is said to be most of it
+_KEPT = (ACTIVATIONS, LOSS, RECOMPUTED)
+_STANDING = (PARAMETERS, GRADIENTS, STATE, AVERAGE)
+
+
+def unit_rows(
+    units: Sequence[Unit],
+    policies: Mapping[str, Policy],
+    chosen: MemoryProfile,
+    alternatives: Mapping[str, MemoryProfile],
+) -> dict[str, dict[str, Any]]:
+    """What each unit keeps and runs again, bytes and share of the step's compute, under each policy for all."""
+    rows, plain = {}, alternatives["none"].kept()
+    for unit in units:
+        name = unit.name
+        kept = chosen.kept().get(name, 0)
+        rows[name] = {
+            "policy": str(policies[name]),
+            "kept": kept,
+            "recomputed": plain.get(name, 0) - kept,
+            "cost": chosen.recomputed().get(name, 0.0),
+            "policies": {
+                policy: {"kept": profile.kept().get(name, 0), "cost": profile.recomputed().get(name, 0.0)}
+                for policy, profile in alternatives.items()
+            },
+        }
+    return rows
+
+
+def sampled(timeline: Timeline, count: int = SAMPLES) -> dict[str, Any]:
+    """At most `count` moments of a step: of each stretch of events, that with the most bytes."""
+    live, layers = timeline.live(), timeline.by_category()
+    stretch = max(1, -(-timeline.events // count))
+    moments = [
+        max(range(start, min(start + stretch, timeline.events)), key=live.__getitem__)
+        for start in range(0, timeline.events, stretch)
+    ]
+    places: list[dict[str, Any]] = []
+    for index, event in enumerate(moments):
+        place = timeline.place_of(event)._asdict()
+        if not places or {**place, "index": places[-1]["index"]} != places[-1]:
+            places.append({"index": index, **place})
+    return {"places": places, "bytes": {name: [row[event] for event in moments] for name, row in layers.items()}}
+
+
+def verdict(chosen: MemoryProfile, alternatives: Mapping[str, MemoryProfile]) -> str:
+    """In a sentence or two, what most of the memory is, and what would help."""
+    categories, total = chosen.categories, sum(chosen.categories.values()) or 1
+    kept = sum(categories[name] for name in _KEPT) / total
+    standing = sum(categories[name] for name in _STANDING) / total
+    if kept >= DOMINATES:
+        return f"Activations are {kept:.0%} of the peak: {_would_help(chosen, alternatives)}"
+    if standing >= DOMINATES:
+        largest = max(_STANDING, key=categories.__getitem__)
+        return (
+            f"Parameters, gradients, optimizer state and EMA are {standing:.0%} of the peak, "
+            f"most of it {largest}: checkpointing will not help much; {_FIXES[largest]}."
+        )
+    where = chosen.peak_at.unit or chosen.peak_at.phase
+    return (
+        f"What single operations need at one moment is most of the peak, which is in {where}: "
+        f"{_would_help(chosen, alternatives)}"
+    )
+
+
+_FIXES = {
+    PARAMETERS: "use a smaller backbone",
+    GRADIENTS: "use a smaller backbone, or freeze stages (backbone.freeze)",
+    STATE: "use an optimizer with less state (optimizer=sgd), a smaller backbone, or freeze stages",
+    AVERAGE: "use trainer.ema_decay=null, or a smaller backbone",
+}
+
+
+def _would_help(chosen: MemoryProfile, alternatives: Mapping[str, MemoryProfile]) -> str:
+    less = {
+        name: p for name, p in alternatives.items() if p.allocated < 0.97 * chosen.allocated and name != "none"
+    }
+    if not less:
+        return "no policy for all units makes it smaller; use a smaller micro-batch or image size."
+    name = min(less, key=lambda policy: less[policy].allocated)
+    share, cost = less[name].allocated / chosen.allocated, sum(less[name].recomputed().values())
+    return (
+        f"checkpointing will help. `{name}` for all units makes the peak {share:.0%} of it, "
+        f"and computes {cost:.0%} of the step again (estimated)."
+    )

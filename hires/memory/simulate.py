@@ -1,0 +1,211 @@
+"""A training step on tensors without memory: what it would occupy on a device, which need not be there.
+
+Uses private API of PyTorch: fake tensors; what asks for a device is patched while a simulation is active.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from hires.memory.meter import Recorder, Workspace
+from hires.memory.profile import MemoryProfile, profile_of
+from hires.memory.simulate_backward import SavedTensors, Walk
+from hires.memory.simulate_values import UnknownNumber, Values
+from hires.memory.timeline import AVERAGE, GRADIENTS, PARAMETERS, STATE, Place, Timeline
+from hires.memory.units import Unit
+
+
+def simulate(
+    step: Callable[[Any, Any], Any],
+    module: nn.Module,
+    *,
+    optimizer: Callable[[Any], torch.optim.Optimizer] | None = None,
+    device: str = "cpu",
+    units: Sequence[Unit] = (),
+    workspace: Workspace | None = None,
+) -> MemoryProfile:
+    """What a training step occupies on a device, `cpu` or `cuda`, whether it is there or not.
+
+    `step(module, optimizer)` is called with a copy of the module without memory, and does what a step does, in
+    plain PyTorch: makes or receives inputs on the device, forward, `loss.backward()`, `optimizer.step()`. The
+    module itself is not touched and may be on the meta device. `optimizer` makes an optimizer of a module's copy;
+    its state is there before the step. The units tell the activations apart; `workspace` says what kernels take.
+    Raises SimulationError for a step that depends on numbers in ways that cannot be followed.
+    """
+    simulation = Simulation(module, device, units)
+    made = simulation.optimizer(optimizer) if optimizer else None
+    return simulation.profile(lambda: step(simulation.module, made), optimizer=made, workspace=workspace)
+
+
+class _Mode(FakeTensorMode):
+    """Copies of its tensors are tensors of the same mode."""
+
+    def __deepcopy__(self, memo: Any) -> "_Mode":
+        return self
+
+
+class Simulation:
+    """A copy of a module, `module`, on a device that need not be there; it has shapes, but no numbers.
+
+    `units` are those by which memory is told apart.
+    """
+
+    def __init__(self, module: nn.Module, device: str = "cpu", units: Sequence[Unit] = ()):
+        self.device, self.units = torch.device(device), units
+        self._mode, self._values = _Mode(), Values()
+        with self._mode:
+            self.module = self._copied(module)
+
+    def _copied(self, module: nn.Module) -> nn.Module:
+        memo: dict[int, Any] = {}
+        for tensor in (*module.parameters(), *module.buffers()):
+            fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=self.device)
+            parameter = isinstance(tensor, nn.Parameter)
+            memo[id(tensor)] = nn.Parameter(fake, tensor.requires_grad) if parameter else fake
+            if not (parameter or tensor.is_meta):
+                self._values.know(fake, tensor)
+        return copy.deepcopy(module, memo)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """All tensors that are made within are fake; random numbers go on afterwards as if nothing had been."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            torch.random.manual_seed(0)
+            for target, name, value in _patches(self.device):
+                stack.enter_context(patch.object(target, name, value))
+            stack.enter_context(self._mode)
+            stack.enter_context(self._values)
+            yield
+
+    def optimizer(self, make: Callable[[Any], torch.optim.Optimizer]) -> torch.optim.Optimizer:
+        """An optimizer of the copy with its state; it works on all tensors at once where a real one would."""
+        with self.active():
+            made = make(self.module)
+            for group in made.param_groups:
+                if self.device.type == "cuda" and group.get("foreach", True) is None and not group.get("fused"):
+                    group["foreach"] = True  # what torch chooses for plain tensors
+            for parameter in self.module.parameters():
+                if parameter.requires_grad:
+                    parameter.grad = torch.empty_like(parameter)
+            made.step()
+            made.zero_grad()
+        return made
+
+    def profile(
+        self,
+        step: Callable[[], Any],
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        average: nn.Module | None = None,
+        workspace: Workspace | None = None,
+    ) -> MemoryProfile:
+        """What a step of the copy occupies, beside the state of its optimizer and its averaged copy."""
+        state = optimizer.state.values() if optimizer else ()
+        given = {
+            PARAMETERS: [*self.module.parameters(), *self.module.buffers()],
+            STATE: [t for values in state for t in values.values() if isinstance(t, Tensor)],
+            AVERAGE: [*average.parameters(), *average.buffers()] if average else [],
+        }
+        try:
+            timeline = self._record(step, given, workspace)
+        except UnknownNumber:
+            if self._values.invent:
+                raise
+            self._values.invent = True
+            for parameter in self.module.parameters():
+                parameter.grad = None
+            timeline = self._record(step, given, workspace)
+        return profile_of(timeline, self.device.type)
+
+    def _record(
+        self, step: Callable[[], Any], given: Mapping[str, Iterable[Tensor]], workspace: Workspace | None
+    ) -> Timeline:
+        recorder = Recorder(self.device, workspace)
+        for category, tensors in given.items():
+            recorder.give(tensors, category)
+        with self.active(), recorder, _Following(self, recorder).within():
+            step()
+        return recorder.timeline
+
+
+class _Following:
+    """Tells a recorder where the step is, and runs backward."""
+
+    def __init__(self, simulation: Simulation, recorder: Recorder):
+        self._module, self._units, self._recorder = simulation.module, simulation.units, recorder
+        self._ranges: list[tuple[int, int, str]] = []  # of the numbers of nodes that units make, as they end
+        self._saved = SavedTensors()
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        handles = [
+            self._module.register_forward_pre_hook(self._to("forward")),
+            register_optimizer_step_pre_hook(self._to("optimizer")),
+            register_optimizer_step_post_hook(self._to("update")),
+        ]
+        for unit in self._units:
+            for name in unit.modules:
+                handles += self._follow(self._module.get_submodule(name), unit.name)
+        try:
+            with patch.object(torch.autograd, "backward", self._backward), self._saved.counted():
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _to(self, phase: str) -> Callable[..., None]:
+        def hook(*_: Any) -> None:
+            self._recorder.place = Place(phase)
+
+        return hook
+
+    def _follow(self, module: nn.Module, unit: str) -> list[Any]:
+        entered: list[tuple[Place, int]] = []
+
+        def enter(*_: Any) -> None:
+            entered.append((self._recorder.place, torch.autograd._get_sequence_nr()))
+            self._recorder.place = Place(self._recorder.place.phase, unit)
+
+        def leave(*_: Any) -> None:
+            self._recorder.place, first = entered.pop()
+            self._ranges.append((first, torch.autograd._get_sequence_nr(), unit))
+
+        return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
+
+    def _backward(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
+        """Stands in for torch.autograd.backward."""
+        roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        given = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
+        self._recorder.place = Place("backward")
+        with torch.no_grad(), patch.object(torch._C, "_current_graph_task_id", lambda: id(roots)):
+            gradients = [torch.ones_like(t) if g is None else g for t, g in zip(roots, given, strict=True)]
+            Walk(roots, gradients, self._arrive, self._saved.forget, self._given).run()
+        self._recorder.place = Place("update")
+
+    def _arrive(self, node: Any) -> None:
+        number = node._sequence_nr()
+        unit = next((unit for first, end, unit in self._ranges if first <= number < end), None)
+        self._recorder.place = Place("backward", unit)
+
+    def _given(self, gradient: Tensor) -> None:
+        self._recorder.give([gradient], GRADIENTS)
+
+
+def _patches(device: torch.device) -> list[tuple[Any, str, Any]]:
+    """What asks for a device that is not there."""
+    if device.type != "cuda":
+        return []
+    return [
+        (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+        (torch.cuda, "is_bf16_supported", lambda *_, **__: True),
+        (torch.cuda, "get_rng_state", lambda *_, **__: torch.empty(0, dtype=torch.uint8)),
+        (torch.cuda, "set_rng_state", lambda *_, **__: None),
+    ]

@@ -1,0 +1,206 @@
+"""The numbers of fake tensors that follow from the batch alone, as matched anchors do: shapes may depend on them.
+
+Where shapes depend on what a network gives, as proposals do, numbers are invented, as of an untrained network.
+Uses private API of PyTorch: dispatch modes, fake tensors and their exceptions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    unset_fake_temporarily,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.weak import WeakIdKeyDictionary
+
+from hires.interfaces import HiresError
+
+MOST = 2**24  # elements of a tensor whose numbers are followed
+MOST_INVENTED = 2**20
+_SCALE = 0.01  # of invented numbers: what detectors' last layers are initialised with
+
+
+class SimulationError(HiresError):
+    """A step does what cannot be simulated."""
+
+
+class UnknownNumber(SimulationError):
+    """A shape depends on a number that the network gives."""
+
+
+class _Value:
+    """The numbers of a tensor, once they have been asked for."""
+
+    real: Any = None
+
+
+class Values(TorchDispatchMode):
+    """While active, above a fake mode: operations work whose results have shapes that depend on numbers.
+
+    Operations on tensors with known numbers are noted, and carried out on the CPU when numbers are first asked
+    for; from then on at once. Raises UnknownNumber where a number is asked for that the network gives, unless it
+    is to `invent` small random ones; of what larger tensors choose, all is then taken to be chosen.
+    """
+
+    def __init__(self, *, invent: bool = False) -> None:
+        super().__init__()
+        self.invent = invent
+        self._values = WeakIdKeyDictionary()
+        self._tape: list[Callable[[], None]] | None = []  # None: numbers have been asked for
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = tree_map(self._adopted, (args, kwargs or {}))
+        try:
+            result = function(*args, **kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            return self._dependent(function, args, kwargs)
+        if self._knows(args, kwargs, result):
+            self._note(function, args, kwargs, result)
+        elif self.invent and not function._schema.is_mutable:
+            self._imagine(result)
+        else:
+            self._forget_written(function, args)
+        return result
+
+    def _adopted(self, argument: Any) -> Any:
+        """Real tensors that a module has beside its parameters and buffers become fake ones with known numbers."""
+        if not isinstance(argument, Tensor) or isinstance(argument, FakeTensor):
+            return argument
+        fake = torch.empty_strided(argument.shape, argument.stride(), dtype=argument.dtype, device=argument.device)
+        self.know(fake, argument)
+        return fake
+
+    def _forget_written(self, function: Any, args: Any) -> None:
+        for argument, described in zip(args, function._schema.arguments, strict=False):
+            if described.is_write and isinstance(argument, Tensor):
+                self._values.pop(argument, None)
+
+    def know(self, fake: Tensor, real: Tensor) -> None:
+        """A fake tensor has the numbers of a real one, which is not changed."""
+        with unset_fake_temporarily():
+            self._set(fake, real.detach().cpu().clone())
+
+    def _set(self, fake: Tensor, real: Tensor) -> None:
+        value = self._values[fake] = _Value()
+        value.real = real
+
+    def _knows(self, args: Any, kwargs: Any, result: Any) -> bool:
+        inputs, outputs = _tensors((args, kwargs)), _tensors(result)
+        small = all(tensor.numel() <= MOST for tensor in (*inputs, *outputs))
+        return bool(inputs or outputs) and small and all(tensor in self._values for tensor in inputs)
+
+    def _imagine(self, result: Any) -> None:
+        for fake in _tensors(result):
+            if fake.numel() > MOST_INVENTED:
+                self._values.pop(fake, None)
+                continue
+            with unset_fake_temporarily():
+                self._set(fake, _invented(fake.shape, fake.dtype))
+
+    def _note(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
+        arguments, results = tree_map(self._valued, (args, kwargs)), _tensors(result)
+        values = [self._values.setdefault(tensor, _Value()) for tensor in results]
+        like = [(tensor.shape, tensor.dtype) for tensor in results]
+
+        def carry_out() -> None:
+            args, kwargs = tree_map(lambda a: a.real if isinstance(a, _Value) else a, arguments)
+            try:
+                reals = _tensors(function(*args, **kwargs))
+            except RuntimeError as error:  # what only CUDA does, or does with such types
+                if not self.invent:
+                    raise UnknownNumber(f"{function} cannot be carried out: {error}") from error
+                reals = [_invented(*each) for each in like]
+            for value, real in zip(values, reals, strict=True):
+                value.real = real
+
+        if self._tape is not None:
+            self._tape.append(carry_out)
+        else:
+            with unset_fake_temporarily():
+                carry_out()
+
+    def _valued(self, argument: Any) -> Any:
+        if isinstance(argument, torch.device):
+            return torch.device("cpu")
+        return self._values[argument] if isinstance(argument, Tensor) else argument
+
+    def _real(self, fake: Tensor) -> Tensor | None:
+        """The numbers of a tensor, or None where they are not known."""
+        tape, self._tape = self._tape or [], None
+        with unset_fake_temporarily():
+            for carry_out in tape:
+                carry_out()
+        return self._values[fake].real if fake in self._values else None
+
+    def _dependent(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """The result of an operation whose shape, or which itself, depends on numbers."""
+        if all(self._real(tensor) is not None for tensor in _tensors((args, kwargs))):
+            return self._carried_out(function, args, kwargs)
+        name = function.overloadpacket.__name__
+        if not self.invent and name not in _BOUNDED:
+            raise UnknownNumber(f"{function}: it asks for a number that the network gives, which cannot be known")
+        if name == "index":
+            return function(args[0], [part for index in args[1] for part in self._chosen(index)])
+        if name in _ALL:
+            with unset_fake_temporarily():
+                all_of_it = _ALL[name](*args, **kwargs)
+            return tree_map(lambda real: self._fake(real, args[0].device), all_of_it)
+        raise UnknownNumber(f"{function}: it asks for a number that the network gives, which cannot be known")
+
+    def _carried_out(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """The result by the numbers of the arguments, all of which are known."""
+        device = _tensors((args, kwargs))[0].device
+        args, kwargs = tree_map(self._number, (args, kwargs))
+        with unset_fake_temporarily():
+            result = function(*args, **kwargs)
+        return tree_map(lambda r: self._fake(r, device) if isinstance(r, Tensor) else r, result)
+
+    def _number(self, argument: Any) -> Any:
+        return self._values[argument].real if isinstance(argument, Tensor) else argument
+
+    def _chosen(self, index: Tensor | None) -> list[Tensor | None]:
+        """An index without booleans: the places of those that are true, or where that is not known, of all."""
+        if index is None or index.dtype not in (torch.bool, torch.uint8):
+            return [index]
+        real = self._real(index)
+        with unset_fake_temporarily():
+            places = (_ones(index.shape) if real is None else real).nonzero().unbind(1)
+        return [self._fake(place.contiguous(), index.device) for place in places]
+
+    def _fake(self, real: Tensor, device: torch.device) -> Tensor:
+        fake = torch.empty(real.shape, dtype=real.dtype, device=device)
+        self._set(fake, real)
+        return fake
+
+
+_ALL: dict[str, Callable[..., Any]] = {
+    "nonzero": lambda tensor: _ones(tensor.shape).nonzero(),
+    "nms": lambda boxes, *_: _ones((len(boxes),)).nonzero()[:, 0],
+    "_unique2": lambda tensor, *_, **__: (torch.arange(tensor.numel()), *torch.arange(0).expand(2, 0)),
+    "bincount": lambda tensor, weights=None, minlength=0: torch.zeros(minlength, dtype=torch.int64),
+}
+"""What operations give when all that they choose from is chosen, or nothing exceeds the bound that is given."""
+
+
+_BOUNDED = ("index", "bincount")  # whose results are no larger than what they are given
+
+
+def _invented(shape: Any, dtype: torch.dtype) -> Tensor:
+    real = torch.zeros(shape, dtype=dtype)
+    return (
+        real.normal_(0, _SCALE, generator=torch.Generator().manual_seed(0)) if real.is_floating_point() else real
+    )
+
+
+def _ones(shape: Any) -> Tensor:
+    return torch.ones(shape, dtype=torch.bool)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]

@@ -1,0 +1,142 @@
+"""A training step of a recipe on tensors without memory, under any policies."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from hires.engine.ema import make_average
+from hires.engine.fabric import Place, autocast_of
+from hires.engine.step import accumulate, train_step
+from hires.interfaces import MemoryPlan, Sample
+from hires.memory.checkpointing import apply_policies
+from hires.memory.meter import Workspace
+from hires.memory.policies import Policies
+from hires.memory.profile import MemoryProfile
+from hires.memory.simulate import Simulation
+from hires.memory.simulate_offload import SimulatedOffload
+from hires.memory.units import Unit, find_units
+from hires.memory.workspace import MeasuredWorkspace, Operation, measure
+from hires.memory.workspace_cuda import CudaWorkspace
+from hires.recipe import Recipe, Size
+from hires.trainings import Examples
+from hires.wiring import make_task
+
+SHOWN = 2  # micro-batches of a step that are simulated: the second is the first with gradients there
+SMALL, SMALL_BATCH, MOST_STRIDES = (
+    (1 / 4, 3 / 8),
+    2,
+    8,
+)  # of the runs that measure workspace: parts of a side, samples
+
+
+class SimulatedTraining:
+    """The step of a plan on examples, on a device, `cpu` or `cuda`."""
+
+    def __init__(self, recipe: Recipe, examples: Examples, plan: MemoryPlan, device: str):
+        self.recipe, self.examples, self.plan, self.device = recipe, examples, plan, torch.device(device)
+        task = _task(recipe, examples.classes)
+        self.units, self._stride = find_units(task, task.stages()), task.network.stride
+        self.described = {unit.name: _described(task, unit) for unit in self.units}
+        self._simulation = Simulation(task, device, self.units)
+        with self._simulation.active():
+            self._average = make_average(self._simulation.module, recipe.trainer.ema_decay)
+        self._optimizer = self._simulation.optimizer(recipe.optimizer.build)
+
+    @property
+    def alternatives(self) -> list[str]:
+        """The policies that all units can have, `none` first."""
+        return ["none", "selective", "full", *(["offload"] if self._offload() else [])]
+
+    def profile(self, said: Policies) -> MemoryProfile:
+        """What a step occupies under policies."""
+        task, plan = self._simulation.module, self.plan
+        apply_policies(task, self.units, said, offload=self._offload())
+        count = plan.micro_batch_size * min(SHOWN, plan.accumulation_steps)
+        with self._simulation.active():
+            samples = self.examples.samples(task, count, plan.image_size)
+        average = None if self._average.module is task else self._average.module
+        return self._simulation.profile(
+            partial(self._step, samples),
+            optimizer=self._optimizer,
+            average=average,
+            workspace=self.workspace,
+        )
+
+    def _step(self, samples: list[Sample]) -> None:
+        task: Any = self._simulation.module
+        recipe = self.recipe
+        train_step(
+            task,
+            samples,
+            self._optimizer,
+            micro_batch_size=self.plan.micro_batch_size,
+            place=Place(self.device, recipe.trainer.channels_last),
+            autocast=self._autocast(),
+            clip=self._clip,
+        )
+        self._average.update(task, 1)
+
+    def _clip(self) -> None:
+        limit = self.recipe.trainer.clip_grad_norm
+        if limit:
+            parameters = self._simulation.module.parameters()
+            torch.nn.utils.clip_grad_norm_(parameters, limit, foreach=self.device.type == "cuda")
+
+    def _autocast(self) -> Callable[[], AbstractContextManager[Any]]:
+        return autocast_of(self.recipe.trainer.precision, self.device.type)
+
+    def _offload(self) -> SimulatedOffload | None:
+        there = self.device.type == "cuda" or self.recipe.memory.offload_dir
+        return SimulatedOffload(self.device) if there else None
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """What kernels take; on a CPU measured in small on this machine, whose own kernels they are."""
+        if self.device.type == "cuda":
+            return CudaWorkspace()
+        with torch.random.fork_rng(devices=[]):
+            return MeasuredWorkspace(
+                [operation for size in self.small_sizes() for operation in self._measured(size)]
+            )
+
+    def small_sizes(self) -> list[Size]:
+        """Two image sizes at which a step is soon done, multiples of the model's stride."""
+        stride, (height, width) = self._stride, self.plan.image_size
+        return [(_fraction(height, share, stride), _fraction(width, share, stride)) for share in SMALL]
+
+    def _measured(self, size: Size) -> list[Operation]:
+        recipe = replace(self.recipe, top=replace(self.recipe.top, image_size=size))
+        task, count = _task(recipe, self.examples.classes), min(SMALL_BATCH, self.plan.micro_batch_size)
+        samples = self.examples.samples(task, count, size)
+        run = partial(
+            accumulate,
+            task,
+            samples,
+            micro_batch_size=count,
+            place=Place(self.device, recipe.trainer.channels_last),
+            autocast=self._autocast(),
+        )
+        run()  # what is done once, the first time
+        return measure(run)
+
+
+def _task(recipe: Recipe, classes: tuple[str, ...]) -> Any:
+    task = make_task(recipe, classes, training=None, load_pretrained=False).train()
+    return task.to(memory_format=torch.channels_last) if recipe.trainer.channels_last else task
+
+
+def _described(root: nn.Module, unit: Unit) -> dict[str, Any]:
+    """Parameters and modules of a unit."""
+    modules = [root.get_submodule(name) for name in unit.modules]
+    parameters = sum(p.numel() for module in modules for p in module.parameters())
+    named = [name.removeprefix("network.").removeprefix("backbone.net.model.") for name in unit.modules]
+    return {"parameters": parameters, "modules": named}
+
+
+def _fraction(side: int, share: float, stride: int) -> int:
+    return stride * min(MOST_STRIDES, max(2, round(share * side / stride)))
