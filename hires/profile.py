@@ -1,6 +1,7 @@
 """The command `profile`: what a training step occupies, predicted without running it, or measured beside that."""
 
 import logging
+import time
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -41,6 +42,7 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     device = device_of(recipe)
     examples, notes = examples_of(recipe)
     training = SimulatedTraining(recipe, examples, make_plan(recipe), device)
+    policies_of(recipe.memory.activation_checkpointing, training.units)  # what is wrong is said before the work
     run_dir = runs.new_run_dir(cfg.run_dir, "profile")
     peak = measure_memory("the step", cfg, examples) if recipe.memory.measure else Peak()
     outcome = {
@@ -84,6 +86,7 @@ def examples_of(recipe: Recipe) -> tuple[Examples, list[str]]:
 def predicted(training: SimulatedTraining, measured: Peak) -> dict[str, Any]:
     """What memory.json says of a step."""
     recipe, said = training.recipe, training.recipe.memory.activation_checkpointing
+    begin = time.perf_counter()
     policies = policies_of(said, training.units)
     alternatives = {policy: training.profile(policy) for policy in training.alternatives}
     known = alternatives.get(said) if isinstance(said, str) else None
@@ -111,6 +114,7 @@ def predicted(training: SimulatedTraining, measured: Peak) -> dict[str, Any]:
         },
         "timeline": sampled(chosen.timeline),
         "verdict": verdict(chosen, alternatives),
+        "seconds": time.perf_counter() - begin,
     }
 
 

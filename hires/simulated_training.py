@@ -1,5 +1,6 @@
 """A training step of a recipe on tensors without memory, under any policies."""
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -12,11 +13,12 @@ from torch import nn
 from hires.engine.ema import make_average
 from hires.engine.fabric import Place, autocast_of
 from hires.engine.step import accumulate, train_step
-from hires.interfaces import MemoryPlan, Sample
+from hires.interfaces import ConfigError, MemoryPlan, Sample
+from hires.memory.allocator import AllocatorSettings
 from hires.memory.checkpointing import apply_policies
 from hires.memory.meter import Workspace
 from hires.memory.policies import Policies
-from hires.memory.profile import MemoryProfile
+from hires.memory.profile import HALF_ON_CPU, MemoryProfile
 from hires.memory.simulate import Simulation
 from hires.memory.simulate_offload import SimulatedOffload
 from hires.memory.units import Unit, find_units
@@ -26,23 +28,20 @@ from hires.recipe import Recipe, Size
 from hires.trainings import Examples
 from hires.wiring import make_task
 
-SHOWN = 2  # micro-batches of a step that are simulated: the second is the first with gradients there
-SMALL, SMALL_BATCH, MOST_STRIDES = (
-    (1 / 4, 3 / 8),
-    2,
-    8,
-)  # of the runs that measure workspace: parts of a side, samples
+SMALL, SMALL_BATCH = (4, 8), 2  # of the runs that measure workspace: strides of a side, samples
 
 
 class SimulatedTraining:
     """The step of a plan on examples, on a device, `cpu` or `cuda`."""
 
     def __init__(self, recipe: Recipe, examples: Examples, plan: MemoryPlan, device: str):
-        self.recipe, self.examples, self.plan, self.device = recipe, examples, plan, torch.device(device)
+        self.recipe, self.examples, self.plan = recipe, examples, plan
+        self._allocator = allocator_settings()
         task = _task(recipe, examples.classes)
         self.units, self._stride = find_units(task, task.stages()), task.network.stride
         self.described = {unit.name: _described(task, unit) for unit in self.units}
         self._simulation = Simulation(task, device, self.units)
+        self.device = self._simulation.device
         with self._simulation.active():
             self._average = make_average(self._simulation.module, recipe.trainer.ema_decay)
         self._optimizer = self._simulation.optimizer(recipe.optimizer.build)
@@ -56,16 +55,22 @@ class SimulatedTraining:
         """What a step occupies under policies."""
         task, plan = self._simulation.module, self.plan
         apply_policies(task, self.units, said, offload=self._offload())
-        count = plan.micro_batch_size * min(SHOWN, plan.accumulation_steps)
         with self._simulation.active():
-            samples = self.examples.samples(task, count, plan.image_size)
+            samples = self.examples.samples(task, plan.micro_batch_size, plan.image_size)
+            for parameter in task.parameters():
+                # after the first micro-batch gradients are there, so that the second needs most
+                there = plan.accumulation_steps > 1 and parameter.requires_grad
+                parameter.grad = torch.empty_like(parameter) if there else None
         average = None if self._average.module is task else self._average.module
-        return self._simulation.profile(
+        found = self._simulation.profile(
             partial(self._step, samples),
             optimizer=self._optimizer,
             average=average,
             workspace=self.workspace,
+            allocator=self._allocator,
         )
+        half = self.device.type == "cpu" and self.recipe.trainer.precision != "32-true"
+        return replace(found, context=found.context + HALF_ON_CPU) if half else found
 
     def _step(self, samples: list[Sample]) -> None:
         task: Any = self._simulation.module
@@ -106,8 +111,7 @@ class SimulatedTraining:
 
     def small_sizes(self) -> list[Size]:
         """Two image sizes at which a step is soon done, multiples of the model's stride."""
-        stride, (height, width) = self._stride, self.plan.image_size
-        return [(_fraction(height, share, stride), _fraction(width, share, stride)) for share in SMALL]
+        return [(count * self._stride, count * self._stride) for count in SMALL]
 
     def _measured(self, size: Size) -> list[Operation]:
         recipe = replace(self.recipe, top=replace(self.recipe.top, image_size=size))
@@ -125,6 +129,17 @@ class SimulatedTraining:
         return measure(run)
 
 
+def allocator_settings() -> AllocatorSettings:
+    """Those of torch's caching allocator in this environment. Raises ConfigError for what cannot be replayed."""
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        if text := os.environ.get(name):
+            try:
+                return AllocatorSettings.from_env(text)
+            except ValueError as error:
+                raise ConfigError(f"{name}: {error}") from error
+    return AllocatorSettings()
+
+
 def _task(recipe: Recipe, classes: tuple[str, ...]) -> Any:
     task = make_task(recipe, classes, training=None, load_pretrained=False).train()
     return task.to(memory_format=torch.channels_last) if recipe.trainer.channels_last else task
@@ -136,7 +151,3 @@ def _described(root: nn.Module, unit: Unit) -> dict[str, Any]:
     parameters = sum(p.numel() for module in modules for p in module.parameters())
     named = [name.removeprefix("network.").removeprefix("backbone.net.model.") for name in unit.modules]
     return {"parameters": parameters, "modules": named}
-
-
-def _fraction(side: int, share: float, stride: int) -> int:
-    return stride * min(MOST_STRIDES, max(2, round(share * side / stride)))

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from hires.memory.timeline import Work
+from hires.ops.nested import leaves
 
 BALANCE = {"cpu": 10.0, "cuda": 60.0}
 """Floating-point operations of convolutions and matrix products in the time that a byte takes to move.
@@ -22,7 +22,7 @@ def work(function: Any, args: Any, kwargs: Any, result: Any, device: torch.devic
         return Work()
     counted = flop_registry.get(function.overloadpacket)
     flops = int(counted(*args, **kwargs, out_val=result)) if counted else 0
-    moved = sum(size_of(leaf) for leaf in tree_leaves((args, kwargs, result)) if isinstance(leaf, Tensor))
+    moved = sum(map(size_of, leaves((args, kwargs, result), Tensor)))
     return Work(flops, moved, max(flops, BALANCE[device.type] * moved))
 
 

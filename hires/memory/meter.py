@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from hires.memory.costs import work
 from hires.memory.timeline import WORKSPACE, Block, Place, Timeline, Work
+from hires.ops.nested import leaves
 
 
 class LivePeak(TorchDispatchMode):
@@ -31,9 +31,8 @@ class LivePeak(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor):
-                self.count(tensor)
+        for tensor in leaves(result, Tensor):
+            self.count(tensor)
         return result
 
     def count(self, tensor: Tensor) -> None:

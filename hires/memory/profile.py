@@ -6,11 +6,15 @@ from functools import cached_property
 from hires.memory.allocator import DEFAULTS, FREE, AllocatorSettings, replay
 from hires.memory.timeline import WORKSPACE, Place, Timeline
 
-CONTEXT = 512 * 2**20
-"""Bytes on a CUDA device outside of the caching allocator: context, kernels of torch, cuDNN, cuBLAS. An allowance:
-what is published for CUDA 11 to 13 is between 250 and 700 MiB; not measured."""
-PROCESS = 48 * 2**20
-"""Bytes that a process on a CPU takes beyond tensors: stacks of threads, compiled kernels, Python's objects."""
+MIB = 2**20
+CONTEXT = {"cuda": 512 * MIB, "cpu": 40 * MIB}
+"""Bytes that a process takes beside its allocator, an allowance.
+
+CUDA: context, kernels of torch, cuDNN and cuBLAS; published for CUDA 11 to 13 are 250 to 700 MiB, not measured.
+CPU: stacks, compiled kernels, Python's objects; seen are 20 to 45 MiB.
+"""
+HALF_ON_CPU = 60 * MIB
+"""What oneDNN takes on top of that in half precision, and not from torch's allocator; seen are 20 to 110 MiB."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,10 @@ class MemoryProfile:
 
 def profile_of(timeline: Timeline, device: str, settings: AllocatorSettings = DEFAULTS) -> MemoryProfile:
     """The profile of what has been recorded; on CUDA, by replaying its caching allocator."""
+    context = CONTEXT[device]
     if device != "cuda":
         most = timeline.peak()[0]
-        return MemoryProfile(device, timeline, most, most, PROCESS)
+        return MemoryProfile(device, timeline, most, most, context)
     events = ((id(block), block.size if born else FREE) for block, born in timeline.ordered())
     allocator = replay(events, settings)
-    return MemoryProfile(device, timeline, allocator.peak_allocated, allocator.peak_reserved, CONTEXT)
+    return MemoryProfile(device, timeline, allocator.peak_allocated, allocator.peak_reserved, context)

@@ -39,16 +39,21 @@ def unit_rows(
 
 
 def sampled(timeline: Timeline, count: int = SAMPLES) -> dict[str, Any]:
-    """At most `count` moments of a step: of each stretch of events, that with the most bytes."""
+    """At most `count` moments of a step: of each stretch of events, that with the most bytes.
+
+    What is computed again counts as part of the backward.
+    """
     live, layers = timeline.live(), timeline.by_category()
-    stretch = max(1, -(-timeline.events // count))
+    first = max(0, timeline.start - 1)
+    stretch = max(1, -(-(timeline.events - first) // count))
     moments = [
         max(range(start, min(start + stretch, timeline.events)), key=live.__getitem__)
-        for start in range(0, timeline.events, stretch)
+        for start in range(first, timeline.events, stretch)
     ]
     places: list[dict[str, Any]] = []
     for index, event in enumerate(moments):
-        place = timeline.place_of(event)._asdict()
+        phase, unit = timeline.place_of(event)
+        place = {"phase": "backward" if phase == "recompute" else phase, "unit": unit}
         if not places or {**place, "index": places[-1]["index"]} != places[-1]:
             places.append({"index": index, **place})
     return {"places": places, "bytes": {name: [row[event] for event in moments] for name, row in layers.items()}}

@@ -4,20 +4,26 @@ Uses private API of PyTorch: fake tensors; what asks for a device is patched whi
 """
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partialmethod
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.autograd.function import FunctionCtx
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from hires.memory.allocator import DEFAULTS, AllocatorSettings
 from hires.memory.meter import Recorder, Workspace
 from hires.memory.profile import MemoryProfile, profile_of
-from hires.memory.simulate_backward import SavedTensors, Walk
-from hires.memory.simulate_values import UnknownNumber, Values
+from hires.memory.simulate_attention import attention
+from hires.memory.simulate_backward import MATERIALIZE, SavedTensors, Walk
+from hires.memory.simulate_types import as_kernels
+from hires.memory.simulate_values import SimulationError, UnknownNumber, Values
 from hires.memory.timeline import AVERAGE, GRADIENTS, PARAMETERS, STATE, Place, Timeline
 from hires.memory.units import Unit
 
@@ -45,7 +51,10 @@ def simulate(
 
 
 class _Mode(FakeTensorMode):
-    """Copies of its tensors are tensors of the same mode."""
+    """Copies of its tensors are tensors of the same mode; types are those of kernels."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return as_kernels(func, args, super().__torch_dispatch__(func, types, args, kwargs))
 
     def __deepcopy__(self, memo: Any) -> "_Mode":
         return self
@@ -58,7 +67,7 @@ class Simulation:
     """
 
     def __init__(self, module: nn.Module, device: str = "cpu", units: Sequence[Unit] = ()):
-        self.device, self.units = torch.device(device), units
+        self.device, self.units = torch.device(device, 0) if device == "cuda" else torch.device(device), units
         self._mode, self._values = _Mode(), Values()
         with self._mode:
             self.module = self._copied(module)
@@ -71,12 +80,14 @@ class Simulation:
             memo[id(tensor)] = nn.Parameter(fake, tensor.requires_grad) if parameter else fake
             if not (parameter or tensor.is_meta):
                 self._values.know(fake, tensor)
-        return copy.deepcopy(module, memo)
+        with unset_fake_temporarily():  # tensors that are neither are copied as they are
+            return copy.deepcopy(module, memo)
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """All tensors that are made within are fake; random numbers go on afterwards as if nothing had been."""
         with ExitStack() as stack:
+            stack.enter_context(warnings.catch_warnings(action="ignore"))  # of what is unusual in a fake tensor
             stack.enter_context(torch.random.fork_rng(devices=[]))
             torch.random.manual_seed(0)
             for target, name, value in _patches(self.device):
@@ -106,9 +117,11 @@ class Simulation:
         optimizer: torch.optim.Optimizer | None = None,
         average: nn.Module | None = None,
         workspace: Workspace | None = None,
+        allocator: AllocatorSettings = DEFAULTS,
     ) -> MemoryProfile:
         """What a step of the copy occupies, beside the state of its optimizer and its averaged copy."""
         state = optimizer.state.values() if optimizer else ()
+        there = [parameter for parameter in self.module.parameters() if parameter.grad is not None]
         given = {
             PARAMETERS: [*self.module.parameters(), *self.module.buffers()],
             STATE: [t for values in state for t in values.values() if isinstance(t, Tensor)],
@@ -120,10 +133,17 @@ class Simulation:
             if self._values.invent:
                 raise
             self._values.invent = True
+            self._give_gradients(there)
+            timeline = self._record(step, given, workspace)
+        return profile_of(timeline, self.device.type, allocator)
+
+    def _give_gradients(self, there: list[nn.Parameter]) -> None:
+        """To these parameters, and to no others."""
+        with self.active():
             for parameter in self.module.parameters():
                 parameter.grad = None
-            timeline = self._record(step, given, workspace)
-        return profile_of(timeline, self.device.type)
+            for parameter in there:
+                parameter.grad = torch.empty_like(parameter)
 
     def _record(
         self, step: Callable[[], Any], given: Mapping[str, Iterable[Tensor]], workspace: Workspace | None
@@ -131,6 +151,9 @@ class Simulation:
         recorder = Recorder(self.device, workspace)
         for category, tensors in given.items():
             recorder.give(tensors, category)
+        # gradients that are there before the step; nothing here keeps them
+        recorder.give((p.grad for p in self.module.parameters() if p.grad is not None), GRADIENTS)
+        recorder.timeline.start = recorder.timeline.events
         with self.active(), recorder, _Following(self, recorder).within():
             step()
         return recorder.timeline
@@ -155,7 +178,11 @@ class _Following:
             for name in unit.modules:
                 handles += self._follow(self._module.get_submodule(name), unit.name)
         try:
-            with patch.object(torch.autograd, "backward", self._backward), self._saved.counted():
+            with (
+                patch.object(torch.autograd, "backward", self._backward),
+                patch.object(FunctionCtx, "set_materialize_grads", partialmethod(setattr, MATERIALIZE)),
+                self._saved.counted(),
+            ):
                 yield
         finally:
             for handle in handles:
@@ -180,14 +207,25 @@ class _Following:
 
         return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
 
-    def _backward(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
+    def _backward(
+        self,
+        tensors: Any,
+        grad_tensors: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        *_: Any,
+        inputs: Any = None,
+    ) -> None:
         """Stands in for torch.autograd.backward."""
+        if create_graph or inputs is not None:
+            raise SimulationError("a backward with create_graph or inputs cannot be simulated")
         roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         given = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
+        left = (lambda *_: None) if retain_graph else self._saved.forget
         self._recorder.place = Place("backward")
         with torch.no_grad(), patch.object(torch._C, "_current_graph_task_id", lambda: id(roots)):
             gradients = [torch.ones_like(t) if g is None else g for t, g in zip(roots, given, strict=True)]
-            Walk(roots, gradients, self._arrive, self._saved.forget, self._given).run()
+            Walk(roots, gradients, self._arrive, left, self._given).run()
         self._recorder.place = Place("update")
 
     def _arrive(self, node: Any) -> None:
@@ -199,6 +237,9 @@ class _Following:
         self._recorder.give([gradient], GRADIENTS)
 
 
+_GENERATOR = torch.Generator
+
+
 def _patches(device: torch.device) -> list[tuple[Any, str, Any]]:
     """What asks for a device that is not there."""
     if device.type != "cuda":
@@ -206,6 +247,8 @@ def _patches(device: torch.device) -> list[tuple[Any, str, Any]]:
     return [
         (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
         (torch.cuda, "is_bf16_supported", lambda *_, **__: True),
+        (torch, "Generator", lambda *_, **__: _GENERATOR()),
         (torch.cuda, "get_rng_state", lambda *_, **__: torch.empty(0, dtype=torch.uint8)),
         (torch.cuda, "set_rng_state", lambda *_, **__: None),
+        (torch.nn.functional, "scaled_dot_product_attention", attention),
     ]

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from itertools import chain, takewhile
 from typing import Any
 from unittest.mock import patch
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+MATERIALIZE = "_hires_materialize"  # of a node of the user's: whether it is to be given zeros for nothing
 _OWN = 4  # most numbers that a node takes: a clone of its input that it saves has one
 
 
@@ -26,7 +27,7 @@ class SavedTensors:
     """
 
     def __init__(self) -> None:
-        self._of_node: dict[int, list[list[Any]]] = {}
+        self._of_node: dict[int, list[ref[_Held]]] = {}
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -36,7 +37,7 @@ class SavedTensors:
 
         def init(hooks: Any, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> None:
             both = held_by[hooks] = [pack, unpack]
-            begin(hooks, lambda tensor: self._pack(tensor, *both), _unpack)
+            begin(hooks, lambda tensor: self._pack(tensor, *both), _Held.unpacked)
 
         def leave(hooks: Any, *error: Any) -> None:
             end(hooks, *error)
@@ -49,23 +50,34 @@ class SavedTensors:
         ):
             yield
 
-    def _pack(self, tensor: Tensor, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> list[Any]:
-        held = [pack(tensor), unpack, pack]  # nodes keep both, and so what those know
-        # a node takes its number before it saves anything
-        self._of_node.setdefault(torch.autograd._get_sequence_nr() - 1, []).append(held)
+    def _pack(self, tensor: Tensor, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> "_Held":
+        held = _Held(pack(tensor), unpack, pack)
+        # a node takes its number before it saves anything; weakly, for graphs that go without a backward
+        self._of_node.setdefault(torch.autograd._get_sequence_nr() - 1, []).append(ref(held))
         return held
 
     def forget(self, node: Any, others: set[int]) -> None:
         """What a node saved; with what it made for that alone, numbers that none of the `others` has."""
         number = node._sequence_nr()
         numbers = [number, *takewhile(lambda n: n not in others, range(number + 1, number + _OWN))]
-        for held in chain.from_iterable(self._of_node.pop(n, ()) for n in numbers):
-            held.clear()
+        for reference in chain.from_iterable(self._of_node.pop(n, ()) for n in numbers):
+            held = reference()
+            if held is not None:
+                held.clear()
 
 
-def _unpack(held: list[Any]) -> Tensor:
-    packed, unpack, _ = held
-    return unpack(packed)
+class _Held:
+    """What a node keeps of a tensor: what hooks made of it, and the hooks, and so what those know."""
+
+    def __init__(self, packed: Any, unpack: Callable[[Any], Tensor], pack: Callable[[Tensor], Any]):
+        self._content: Any = (packed, unpack, pack)
+
+    def unpacked(self) -> Tensor:
+        packed, unpack, _ = self._content
+        return unpack(packed)
+
+    def clear(self) -> None:
+        self._content = None
 
 
 class Walk:
@@ -85,8 +97,9 @@ class Walk:
         self._ready: list[tuple[int, int, Any]] = []
         self._pushed = 0
         self._count_edges([root.grad_fn for root in roots if root.grad_fn is not None])
-        for root, gradient in zip(roots, gradients, strict=True):
-            self._add(root.grad_fn, root.output_nr, gradient)
+        brought: list[Tensor | None] = list(gradients)
+        for index, root in enumerate(roots):
+            self._bring(brought, index, root.grad_fn, root.output_nr)
         for node in dict.fromkeys(root.grad_fn for root in roots):
             if node not in self._waiting:
                 self._push(node)
@@ -112,33 +125,39 @@ class Walk:
             node = heapq.heappop(self._ready)[2]
             self._arrive(node)
             self._step(node)
-            self._left(node, self._numbers)
 
     def _step(self, node: Any) -> None:
         inputs = self._inputs.pop(node, {})
         if hasattr(node, "variable"):
-            self._accumulate(node.variable, inputs.pop(0))
+            if inputs:
+                self._accumulate(node.variable, inputs.pop(0))
             return
         gradients = [inputs.pop(i, None) for i in range(len(node._input_metadata))]
         results = _call(node, gradients)
+        for index, (following, position) in enumerate(node.next_functions):
+            if following is not None:
+                results[index] = _fitted(results[index], following._input_metadata[position])
         del gradients
+        self._left(node, self._numbers)
         for index, (following, position) in enumerate(node.next_functions):
             if following is None:
                 continue
-            gradient, results[index] = results[index], None
-            if gradient is not None:
-                self._add(following, position, _fitted(gradient, following._input_metadata[position]))
-            del gradient
+            if results[index] is not None:
+                self._bring(results, index, following, position)
             self._waiting[following] -= 1
             if not self._waiting[following]:
                 del self._waiting[following]
                 self._push(following)
 
-    def _add(self, node: Any, position: int, gradient: Tensor) -> None:
-        """As the engine adds: in place where nobody else has the tensor."""
-        inputs = self._inputs.setdefault(node, {})
+    def _bring(self, gradients: list[Tensor | None], index: int, node: Any, position: int) -> None:
+        """Brings one of a node's gradients to another node as the engine does.
+
+        Adds in place where nobody else has the tensor; what has been added stays until all have been brought.
+        """
+        inputs, gradient = self._inputs.setdefault(node, {}), gradients[index]
+        assert gradient is not None
         if position not in inputs:
-            inputs[position] = gradient
+            inputs[position], gradients[index] = gradient, None
             return
         before = inputs.pop(position)
         inputs[position] = before.add_(gradient) if _is_only(before) else before + gradient
@@ -147,7 +166,8 @@ class Walk:
         if variable.grad is not None:
             variable.grad.add_(gradient)
             return
-        if gradient.stride() != variable.stride():
+        # the same tensor may be on its way to another parameter
+        if sys.getrefcount(gradient) > 2 or not _lies_as(gradient, variable):
             gradient = torch.empty_like(variable).copy_(gradient)
         variable.grad = gradient.detach()
         self._give(variable.grad)
@@ -158,19 +178,20 @@ def _call(node: Any, gradients: list[Tensor | None]) -> list[Tensor | None]:
     if not hasattr(node, "apply"):
         results = node(*gradients)
         return list(results) if isinstance(results, tuple) else [results]
-    if getattr(node, "materialize_grads", True):
-        gradients = [
-            torch.zeros(tuple(m.shape), dtype=m.dtype, device=m.device) if g is None else g
-            for g, m in zip(gradients, node._input_metadata, strict=True)
-        ]
+    for index, metadata in enumerate(node._input_metadata):
+        if gradients[index] is None and getattr(node, MATERIALIZE, True):
+            gradients[index] = torch.zeros(tuple(metadata.shape), dtype=metadata.dtype, device=metadata.device)
     results = node.apply(*gradients)
+    gradients.clear()  # such a node gives away what it was given
     results = list(results) if isinstance(results, tuple) else [results]
     wanted = iter(r for r, needed in zip(results, node.needs_input_grad, strict=True) if needed)
     return [None if following is None else next(wanted, None) for following, _ in node.next_functions]
 
 
-def _fitted(gradient: Tensor, wanted: Any) -> Tensor:
+def _fitted(gradient: Tensor | None, wanted: Any) -> Tensor | None:
     """A gradient as the engine gives it to a node: of the shape and type that the forward had there."""
+    if gradient is None:
+        return None
     if gradient.shape != torch.Size(wanted.shape):
         gradient = gradient.sum_to_size(tuple(wanted.shape))
     return gradient if gradient.dtype == wanted.dtype else gradient.to(wanted.dtype)
@@ -179,4 +200,17 @@ def _fitted(gradient: Tensor, wanted: Any) -> Tensor:
 def _is_only(tensor: Tensor) -> bool:
     """Whether nobody else uses a tensor's memory."""
     alone = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) <= 2 and sys.getrefcount(tensor) <= 3
-    return alone and tensor.is_contiguous()
+    return alone and _is_dense(tensor)
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether the elements lie side by side, in whatever order."""
+    return torch.ops.aten.is_non_overlapping_and_dense(tensor)
+
+
+def _lies_as(gradient: Tensor, variable: Tensor) -> bool:
+    """Whether a gradient can be that of a variable as it lies in memory."""
+    if not _is_dense(variable):
+        return gradient.is_contiguous()
+    lengths = zip(variable.shape, gradient.stride(), variable.stride(), strict=True)
+    return all(one == other for size, one, other in lengths if size != 1)

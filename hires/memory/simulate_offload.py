@@ -36,7 +36,7 @@ class SimulatedOffload(Offload):
     """Of fake tensors on a device; on CUDA, the last few tensors are still leaving."""
 
     def __init__(self, device: torch.device):
-        self.device = device
+        self.device = torch.device("cuda", 0) if device.type == "cuda" else device  # as fake tensors say it
         self._last: Gone | None = None
         self._leaving: deque[Any] = deque(maxlen=HostOffload.AHEAD if device.type == "cuda" else 0)
 

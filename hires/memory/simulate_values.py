@@ -16,10 +16,11 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
 from hires.interfaces import HiresError
+from hires.ops.nested import leaves, map_leaves
 
 MOST = 2**24  # elements of a tensor whose numbers are followed
 MOST_INVENTED = 2**20
@@ -55,7 +56,9 @@ class Values(TorchDispatchMode):
         self._tape: list[Callable[[], None]] | None = []  # None: numbers have been asked for
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = tree_map(self._adopted, (args, kwargs or {}))
+        kwargs = kwargs or {}
+        if not all(isinstance(tensor, FakeTensor) for tensor in leaves((args, kwargs), Tensor)):
+            args, kwargs = map_leaves(self._adopted, (args, kwargs), Tensor)
         try:
             result = function(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
@@ -65,21 +68,31 @@ class Values(TorchDispatchMode):
         elif self.invent and not function._schema.is_mutable:
             self._imagine(result)
         else:
-            self._forget_written(function, args)
+            self._forget_written(function, args, kwargs)
         return result
 
-    def _adopted(self, argument: Any) -> Any:
+    def _adopted(self, argument: Tensor) -> Tensor:
         """Real tensors that a module has beside its parameters and buffers become fake ones with known numbers."""
-        if not isinstance(argument, Tensor) or isinstance(argument, FakeTensor):
+        if isinstance(argument, FakeTensor):
             return argument
         fake = torch.empty_strided(argument.shape, argument.stride(), dtype=argument.dtype, device=argument.device)
         self.know(fake, argument)
         return fake
 
-    def _forget_written(self, function: Any, args: Any) -> None:
-        for argument, described in zip(args, function._schema.arguments, strict=False):
-            if described.is_write and isinstance(argument, Tensor):
-                self._values.pop(argument, None)
+    def _forget_written(self, function: Any, args: Any, kwargs: Any) -> None:
+        for index, described in enumerate(function._schema.arguments):
+            if described.is_write:
+                written = args[index] if index < len(args) else kwargs.get(described.name)
+                for tensor in _tensors(written):
+                    self._forget(tensor)
+
+    def _forget(self, tensor: Tensor) -> None:
+        """The numbers of a tensor, and of what lies in the same memory."""
+        if tensor in self._values:
+            memory = tensor.untyped_storage()._cdata
+            for other in list(self._values.keys()):
+                if other.untyped_storage()._cdata == memory:
+                    del self._values[other]
 
     def know(self, fake: Tensor, real: Tensor) -> None:
         """A fake tensor has the numbers of a real one, which is not changed."""
@@ -91,9 +104,11 @@ class Values(TorchDispatchMode):
         value.real = real
 
     def _knows(self, args: Any, kwargs: Any, result: Any) -> bool:
-        inputs, outputs = _tensors((args, kwargs)), _tensors(result)
-        small = all(tensor.numel() <= MOST for tensor in (*inputs, *outputs))
-        return bool(inputs or outputs) and small and all(tensor in self._values for tensor in inputs)
+        inputs = _tensors((args, kwargs))
+        if not all(tensor in self._values for tensor in inputs):
+            return False
+        tensors = [*inputs, *_tensors(result)]
+        return bool(tensors) and all(tensor.numel() <= MOST for tensor in tensors)
 
     def _imagine(self, result: Any) -> None:
         for fake in _tensors(result):
@@ -147,6 +162,9 @@ class Values(TorchDispatchMode):
             raise UnknownNumber(f"{function}: it asks for a number that the network gives, which cannot be known")
         if name == "index":
             return function(args[0], [part for index in args[1] for part in self._chosen(index)])
+        if name == "masked_select":
+            tensor, mask = torch.broadcast_tensors(*args)
+            return torch.ops.aten.index.Tensor(tensor, self._chosen(mask))
         if name in _ALL:
             with unset_fake_temporarily():
                 all_of_it = _ALL[name](*args, **kwargs)
@@ -188,7 +206,7 @@ _ALL: dict[str, Callable[..., Any]] = {
 """What operations give when all that they choose from is chosen, or nothing exceeds the bound that is given."""
 
 
-_BOUNDED = ("index", "bincount")  # whose results are no larger than what they are given
+_BOUNDED = ("index", "masked_select", "bincount")  # whose results are no larger than what they are given
 
 
 def _invented(shape: Any, dtype: torch.dtype) -> Tensor:
@@ -203,4 +221,4 @@ def _ones(shape: Any) -> Tensor:
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    return list(leaves(tree, Tensor))

@@ -63,6 +63,7 @@ class Timeline:
     places: list[tuple[int, Place]] = field(default_factory=list)  # from which event on the step is there
     work: dict[Place, Work] = field(default_factory=dict)
     events: int = 0
+    start: int = 0  # births before it are of what was there before the step
 
     def arrive(self, place: Place) -> None:
         """From here on, the step is at a place."""

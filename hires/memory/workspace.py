@@ -2,29 +2,47 @@
 
 Copies in another layout or type, and the scratchpads of oneDNN: what a dispatch mode does not see, but the
 allocator does. It follows from the operation, the types and layouts of its arguments, and their sizes; for each
-combination a straight line over the bytes of the arguments is laid through small runs on this machine.
+combination, lines over the bytes of the arguments are laid through small runs on this machine.
 """
 
 import json
 import tempfile
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from hires.memory.costs import size_of
+from hires.ops.nested import leaves
+
+aten = torch.ops.aten
+_PRODUCTS = (aten.mm, aten.addmm, aten.bmm, aten.baddbmm)
 _LABEL = "hires.memory.workspace:"
 
 
-Kind = tuple[Hashable, ...]
+APART = 1.5  # times as large is another size
+
+
+class Kind(NamedTuple):
+    """What decides about the workspace of an operation, beside the size of images."""
+
+    function: Any
+    types: tuple[tuple[torch.dtype, int], ...]  # of the arguments, with their dimensions
+    layouts: tuple[str, ...]
+    fixed: Hashable  # the weights and strides of a convolution, the widths of a product, what is broadcast
+
+    def less_and_less(self) -> tuple[Hashable, ...]:
+        """Itself, and what it is without layouts, and without weights."""
+        return self, (self.function, self.types, self.fixed), (self.function, self.types, self.layouts)
+
+
 Operation = tuple[Kind, int, int]  # bytes of the arguments, bytes of workspace
-Points = dict[Hashable, list[tuple[int, int]]]
 
 
 class MeasuredWorkspace:
@@ -33,16 +51,20 @@ class MeasuredWorkspace:
     fixed = 0
 
     def __init__(self, operations: Iterable[Operation]):
-        self._exact: Points = defaultdict(list)
-        self._alike: Points = defaultdict(list)
+        self._points: dict[Hashable, dict[int, int]] = defaultdict(dict)  # workspace by bytes of the arguments
         for kind, size, extra in operations:
-            self._exact[kind].append((size, extra))
-            self._alike[kind[:2]].append((size, extra))
+            for key in kind.less_and_less():
+                points = self._points[key]
+                points[size] = max(extra, points.get(size, 0))
 
     def __call__(self, function: Any, args: Any, result: Any) -> int:
         kind, size = kind_of(function, args)
-        points = self._exact.get(kind) or self._alike.get(kind[:2])
-        return round(_on_line(points, size)) if points else 0
+        known = [self._points[key] for key in kind.less_and_less() if key in self._points]
+        if not known:
+            return 0
+        lines = (_apart(points) for points in known)
+        line = next((line for line in lines if len(line) > 1 or 2 * max(line) > size), _apart(known[0]))
+        return round(_on_line(line, size))
 
 
 def measure(run: Callable[[], Any]) -> list[Operation]:
@@ -85,11 +107,22 @@ def _extras(events: list[dict[str, Any]]) -> dict[int, int]:
 
 
 def kind_of(function: Any, args: Any) -> tuple[Kind, int]:
-    """Operation, types and layouts of arguments, their channels; and the bytes of all arguments."""
-    tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
-    layouts = tuple((t.dtype, t.dim(), _layout(t)) for t in tensors)
-    channels = tuple(t.shape[1] if t.dim() == 4 else t.shape[-1] if t.dim() else 0 for t in tensors)
-    return (function, layouts, channels), sum(t.numel() * t.element_size() for t in tensors)
+    """The kind of an operation, and the bytes of all its arguments."""
+    tensors = list(leaves(args, Tensor))
+    types = tuple((tensor.dtype, tensor.dim()) for tensor in tensors)
+    kind = Kind(function, types, tuple(map(_layout, tensors)), _fixed(function, args, tensors))
+    return kind, sum(map(size_of, tensors))
+
+
+def _fixed(function: Any, args: Any, tensors: list[Tensor]) -> Hashable:
+    if function is aten.convolution.default:
+        return (args[1].shape, str(args[3:]))
+    if function is aten.convolution_backward.default:
+        return (args[2].shape, str(args[4:]))
+    if function.overloadpacket in _PRODUCTS:
+        return tuple(min(tensor.shape, default=0) for tensor in tensors)
+    largest = max((tensor.numel() for tensor in tensors), default=0)
+    return tuple(tensor.numel() == largest for tensor in tensors)  # the others are broadcast
 
 
 def _layout(tensor: Tensor) -> str:
@@ -100,10 +133,21 @@ def _layout(tensor: Tensor) -> str:
     return "strided"
 
 
-def _on_line(points: list[tuple[int, int]], size: int) -> float:
-    """The value at `size` of the line through the points: least squares, not below 0."""
-    count = len(points)
-    mean_x, mean_y = sum(x for x, _ in points) / count, sum(y for _, y in points) / count
-    spread = sum((x - mean_x) ** 2 for x, _ in points)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else mean_y / max(mean_x, 1)
-    return max(0.0, mean_y + max(slope, 0.0) * (size - mean_x))
+def _apart(points: Mapping[int, int]) -> dict[int, int]:
+    """The points in order; of those of about the same size, the largest."""
+    chosen: list[int] = []
+    for size in sorted(points, key=lambda each: (points[each], each), reverse=True):
+        if all(max(size, other) >= APART * min(size, other) for other in chosen):
+            chosen.append(size)
+    return {size: points[size] for size in sorted(chosen)}
+
+
+def _on_line(points: Mapping[int, int], size: int) -> float:
+    """The value at `size` on the line through the points next to it, or the last two; it does not fall."""
+    sizes = list(points)
+    if len(sizes) == 1:
+        return points[sizes[0]] * min(1.0, size / max(sizes[0], 1))
+    index = min(max(bisect_left(sizes, size), 1), len(sizes) - 1)
+    low, high = sizes[index - 1], sizes[index]
+    slope = max(0.0, (points[high] - points[low]) / (high - low))
+    return max(0.0, points[high] + slope * (size - high))

@@ -39,6 +39,8 @@ def page(outcome: dict[str, Any]) -> str:
             heading("Predicted and measured" if _is_measured(outcome) else "Predicted"),
             html_table(*_peaks(outcome), named=True),
             paragraph(_explained(outcome)),
+            heading("Under one policy for all units"),
+            html_table(*_alternatives(outcome)),
             *units_part(outcome["units"], _ACTIVATIONS),
         ],
     )
@@ -55,6 +57,8 @@ def table(outcome: dict[str, Any]) -> RenderableType:
         _plain(peaks, rows),
         Text(),
         _plain(["at the peak", "bytes", "share", ""], _shares_with_bars(outcome)),
+        Text(),
+        _plain(*_alternatives(outcome)),
         Text(),
         units_table(outcome["units"]),
     )
@@ -171,7 +175,18 @@ def _peak_rows(outcome: dict[str, Any]) -> Iterator[list[str]]:
     for name, count in parts.items():
         if count is not None:
             yield [f"reserved: {name}", size(count), ABSENT, ABSENT]
-    yield ["live tensors", size(outcome["live"]), ABSENT, ABSENT]
+    live, measured = outcome["live"], outcome["live_measured"]
+    yield ["live tensors", size(live), size(measured), number(live / measured if measured else None, ".2f")]
+
+
+def _alternatives(outcome: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """What the peak would be, and how much of the step would run again."""
+    now = outcome["peak_bytes"]["predicted"]["allocated"]
+    rows = [
+        [name, size(found["allocated"]), _percent(found["allocated"], now), f"+{100 * found['cost']:.0f} %"]
+        for name, found in outcome["alternatives"].items()
+    ]
+    return ["policy for all units", "allocated", "of the peak", "computed again"], rows
 
 
 def _explained(outcome: dict[str, Any]) -> str:

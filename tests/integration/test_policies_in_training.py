@@ -1,4 +1,4 @@
-"""Policies from the command line: `profile` shows them, a training under them ends in the same bits."""
+"""Policies from the command line: a training under them ends in the same bits; what is wrong is said."""
 
 import pytest
 import torch
@@ -64,23 +64,6 @@ def test_verify_names_the_unit(hires, shapes_overrides, monkeypatch):
     assert code == 2
     assert error.startswith("memory.verify: run twice, these units do not do the same: stage1 (network.backbone")
     assert len(error.splitlines()) == 1
-
-
-def test_profile_shows_units_and_policies_without_data(hires):
-    code, output, error = hires(
-        "profile",
-        "model=fpn",
-        "backbone.name=resnet18",
-        "backbone.pretrained=false",
-        "model.num_classes=4",
-        "memory.activation_checkpointing={stage3.1: full, head: selective}",
-    )
-    assert code == 0, error
-    rows = {line.split()[0]: line.split()[1] for line in output.splitlines() if line[:1].isalpha()}
-    assert rows["stage3.0"] == "none"
-    assert rows["stage3.1"] == "full"
-    assert rows["head"] == "selective"
-    assert "loss" in rows
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,11 @@ def outcome(**changes):
             "reserved": None,
         },
         "live": 112 * MIB,
+        "live_measured": None,
+        "alternatives": {
+            "none": {"allocated": 132 * MIB, "reserved": 140 * MIB, "cost": 0.0},
+            "full": {"allocated": 66 * MIB, "reserved": 70 * MIB, "cost": 0.31},
+        },
         "peak_at": {"phase": "backward", "unit": "stem"},
         "categories": {name: values[2] for name, values in samples.items()},
         "reserved_parts": {"context": None, "allocator": None},
@@ -318,3 +323,16 @@ def test_the_table_in_a_terminal_of_80_columns():
     assert rows["allocated"] == ["allocated", "132.0", "MiB"]
     assert rows["[red]x"][1:] == ["none", "1,234", "20.0", "MiB", "in", "use", "12.0", "+0.2%", "15.0", "+3.1%"]
     assert rows["stage1.0"][5:9] == ["−15.0", "−3.1%", "−3.0", "−2.9%"]
+
+
+def test_the_peak_under_one_policy_for_all():
+    html = page(
+        outcome(
+            peak_bytes={
+                "predicted": {"allocated": 132 * MIB, "reserved": None},
+                "allocated": None,
+                "reserved": None,
+            }
+        )
+    )
+    assert "<td>full</td><td>66.0 MiB</td><td>50.0 %</td><td>+31 %</td>" in html
