@@ -19,7 +19,7 @@ from hires.errors import ConfigError, HiresError
 COMMANDS = {
     "train": "Train a model, or continue a stopped run.",
     "evaluate": "Evaluate a trained run on whole images at native resolution.",
-    "profile": "Show the units of a model, and what activation checkpointing makes of them.",
+    "profile": "Predict what a training step occupies, on any device, and what policies would change.",
     "compare": "Train under several settings side by side: memory, time, losses, differences.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""

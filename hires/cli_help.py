@@ -26,12 +26,12 @@ EXAMPLES = {
         ("hires evaluate run=RUN evaluation.window=1024 evaluation.overlap=0.5", "larger windows"),
     ),
     "profile": (
-        ("hires profile experiment=demo", "the units of the demo's model"),
+        ("hires profile experiment=demo memory.measure=true", "what a step occupies, predicted and measured"),
         (
-            "hires profile model=fpn model.num_classes=19 memory.activation_checkpointing=full@2",
-            "policies of a model without any data",
+            "hires profile model=fpn model.num_classes=19 memory.device=cuda memory.budget=8GiB",
+            "on a GPU that need not be there, without data; the cheapest policies that fit",
         ),
-        ("hires profile experiment=demo_detection '++memory.activation_checkpointing.neck=full'", "one stage"),
+        ("hires profile -m experiment=demo memory.activation_checkpointing=none,full", "two policies"),
     ),
     "compare": (
         ("hires compare experiment=demo", "what activation checkpointing saves and costs"),

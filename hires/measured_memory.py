@@ -16,13 +16,14 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from torch.profiler import ProfilerActivity, profile
 
 from hires.engine.files import write_json
 from hires.interfaces import DataLimits, Sample
+from hires.memory.events import allocator_peak
 from hires.memory.meter import LivePeak
 from hires.recipe import read_recipe
 from hires.trainings import Examples, Training, begin, begin_on_examples, open_material
+from hires.wiring import make_task
 
 log = logging.getLogger(__name__)
 
@@ -95,22 +96,34 @@ def trial_on_data(cfg: DictConfig) -> Trial:
 def trial_on_examples(cfg: DictConfig, examples: Examples) -> Trial:
     recipe = read_recipe(cfg)
     start = partial(begin_on_examples, recipe, examples.classes)
-    samples = examples.samples(start().learner.task, recipe.top.batch_size, recipe.image_size)
+    task = make_task(recipe, examples.classes, training=None, load_pretrained=False)
+    samples = examples.samples(task, recipe.top.batch_size, recipe.image_size)
     return Trial(start, [samples] * STEPS)
 
 
-def measured(trial: Trial) -> Peak:
-    """The peak of a training in this process, whose imports are done and which has opened its data."""
+def measured(trial: Trial, *, live: bool) -> Peak:
+    """The peak of a training in this process, whose imports are done and which has opened its data.
+
+    `live` tensors are counted on request: that takes one more training.
+    """
     with Growth() as growth:
         device = trial.run().learner.fabric.device
     if device.type == "cuda":
-        return Peak(torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device))
+        return Peak(torch.cuda.max_memory_allocated(device), _reserved(device))
     gc.collect()
-    # Once more from the beginning, twice: what the profiler and the meter note takes memory itself.
+    # Once more from the beginning: what the profiler and the meter note takes memory itself.
     allocated = allocator_peak(trial.run)
+    if not live:
+        return Peak(allocated, growth.bytes)
     with LivePeak() as meter:
         trial.run()
     return Peak(allocated, growth.bytes, meter.peak)
+
+
+def _reserved(device: torch.device) -> int:
+    """What the caching allocator took at most, and what else is taken on the device: the context, and others."""
+    free, total = torch.cuda.mem_get_info(device)
+    return torch.cuda.max_memory_reserved(device) + total - free - torch.cuda.memory_reserved(device)
 
 
 class Growth:
@@ -150,24 +163,13 @@ def vm_data() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), None)
 
 
-def allocator_peak(run: Callable[[], Any]) -> int | None:
-    """Most bytes that PyTorch's CPU allocator had handed out at one moment, of those that `run` asked for."""
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder, "trace.json")
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-            run()
-        profiled.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_text())["traceEvents"]
-    sizes = [event["args"]["Total Allocated"] for event in events if event.get("name") == "[memory]"]
-    return max(sizes, default=None)
-
-
 def main() -> None:
     order, peak = map(Path, sys.argv[-2:])
     content = json.loads(order.read_text())
     cfg, wanted = OmegaConf.create(content["config"]), content["examples"]
     examples = wanted and Examples(tuple(wanted["classes"]), DataLimits(**wanted["limits"]))
-    write_json(peak, measured(trial_on_examples(cfg, examples) if examples else trial_on_data(cfg))._asdict())
+    trial = trial_on_examples(cfg, examples) if examples else trial_on_data(cfg)
+    write_json(peak, measured(trial, live=examples is not None)._asdict())
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ from hires.engine.display import log_to
 from hires.engine.files import write_json, write_text
 from hires.interfaces import ConfigError, DataLimits
 from hires.measured_memory import Peak, measure_memory
-from hires.memory.policies import policies_of
+from hires.memory.mixtures import Mixtures, fit
+from hires.memory.policies import KEY, Policies, parse_policy, policies_of, shortened
+from hires.memory.profile import MemoryProfile
 from hires.memory.report import sampled, unit_rows, verdict
 from hires.recipe import Recipe, read_recipe
 from hires.simulated_training import SimulatedTraining
@@ -43,13 +45,13 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     examples, notes = examples_of(recipe)
     training = SimulatedTraining(recipe, examples, make_plan(recipe), device)
     policies_of(recipe.memory.activation_checkpointing, training.units)  # what is wrong is said before the work
-    run_dir = runs.new_run_dir(cfg.run_dir, "profile")
-    peak = measure_memory("the step", cfg, examples) if recipe.memory.measure else Peak()
+    found = predicted(training, _measured(cfg, device, examples) if recipe.memory.measure else Peak())
+    run_dir = runs.new_run_dir(cfg.run_dir, "profile")  # only now: whatever was wrong has been said
     outcome = {
         "command": "profile",
         "run_dir": str(run_dir),
         "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
-        **predicted(training, peak),
+        **found,
         "notes": [*notes, *_notes(recipe, device)],
     }
     write_json(run_dir / RESULT, outcome)
@@ -57,6 +59,13 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     console.print(table(outcome))
     log.info("Done: %s", run_dir / PAGE)
     return outcome
+
+
+def _measured(cfg: DictConfig, device: str, examples: Examples) -> Peak:
+    """What the step occupies on the device that it is predicted for."""
+    cfg = cfg.copy()
+    cfg.trainer.accelerator = device
+    return measure_memory("the step", cfg, examples)
 
 
 def device_of(recipe: Recipe) -> str:
@@ -91,7 +100,8 @@ def predicted(training: SimulatedTraining, measured: Peak) -> dict[str, Any]:
     alternatives = {policy: training.profile(policy) for policy in training.alternatives}
     known = alternatives.get(said) if isinstance(said, str) else None
     chosen = known or training.profile(said)
-    rows = unit_rows(training.units, policies, chosen, alternatives)
+    each = {policy: profile for policy, profile in alternatives.items() if "@" not in policy}
+    rows = unit_rows(training.units, policies, chosen, each)
     plan = replace(training.plan, policies={name: str(policy) for name, policy in policies.items()})
     return {
         "device": chosen.device,
@@ -112,10 +122,37 @@ def predicted(training: SimulatedTraining, measured: Peak) -> dict[str, Any]:
             name: {"allocated": p.allocated, "reserved": p.reserved, "cost": sum(p.recomputed().values())}
             for name, p in alternatives.items()
         },
+        "fitting": _fitting(training, alternatives),
         "timeline": sampled(chosen.timeline),
         "verdict": verdict(chosen, alternatives),
         "seconds": time.perf_counter() - begin,
     }
+
+
+def _fitting(training: SimulatedTraining, alternatives: dict[str, MemoryProfile]) -> dict[str, Any] | None:
+    """The cheapest policies within memory.budget, or those that come nearest; None without a budget."""
+    budget = training.budget
+    if budget is None:
+        return None
+    # what is offloaded takes time that is not estimated
+    known = {name: profile for name, profile in alternatives.items() if name != "offload"}
+    policies, found = fit(Mixtures(training.units, known), known, training.profile, budget)
+    parsed = {name: parse_policy(policy) for name, policy in policies.items()}
+    return {
+        "budget": budget,
+        "fits": found.reserved <= budget,
+        "policies": policies,
+        "override": override(shortened(parsed, training.units)),
+        "allocated": found.allocated,
+        "reserved": found.reserved,
+        "cost": sum(found.recomputed().values()),
+    }
+
+
+def override(said: Policies) -> str:
+    """Policies as they are given on the command line."""
+    text = said if isinstance(said, str) else "{" + ", ".join(f"{name}: {p}" for name, p in said.items()) + "}"
+    return f"{KEY}={text}" if isinstance(said, str) else f"'{KEY}={text}'"
 
 
 def _notes(recipe: Recipe, device: str) -> list[str]:
@@ -125,6 +162,10 @@ def _notes(recipe: Recipe, device: str) -> list[str]:
         notes.append(
             "Predicted for CUDA: the context and the workspace of kernels are allowances. Not run on CUDA so far."
         )
+    said = recipe.memory.activation_checkpointing
+    offloads = "offload" in (said.values() if isinstance(said, dict) else [said])
+    if offloads and device == "cpu" and recipe.memory.offload_dir is None:
+        notes.append("The policy `offload` does nothing on a CPU unless memory.offload_dir is set.")
     if recipe.trainer.compile:
         notes.append("trainer.compile=true is not simulated: this is the step in eager mode.")
     return notes

@@ -15,6 +15,7 @@ from hires.engine.fabric import Place, autocast_of
 from hires.engine.step import accumulate, train_step
 from hires.interfaces import ConfigError, MemoryPlan, Sample
 from hires.memory.allocator import AllocatorSettings
+from hires.memory.budget import budget_bytes
 from hires.memory.checkpointing import apply_policies
 from hires.memory.meter import Workspace
 from hires.memory.policies import Policies
@@ -36,7 +37,8 @@ class SimulatedTraining:
 
     def __init__(self, recipe: Recipe, examples: Examples, plan: MemoryPlan, device: str):
         self.recipe, self.examples, self.plan = recipe, examples, plan
-        self._allocator = allocator_settings()
+        self._allocator, said = allocator_settings(), recipe.memory.budget
+        self.budget = None if said is None else budget_bytes(said, device)
         task = _task(recipe, examples.classes)
         self.units, self._stride = find_units(task, task.stages()), task.network.stride
         self.described = {unit.name: _described(task, unit) for unit in self.units}
@@ -49,18 +51,20 @@ class SimulatedTraining:
     @property
     def alternatives(self) -> list[str]:
         """The policies that all units can have, `none` first."""
-        return ["none", "selective", "full", *(["offload"] if self._offload() else [])]
+        segments = ["full@2", "full@stage"] if self.budget else []
+        return ["none", "selective", "full", *segments, *(["offload"] if self._offload() else [])]
 
     def profile(self, said: Policies) -> MemoryProfile:
         """What a step occupies under policies."""
         task, plan = self._simulation.module, self.plan
         apply_policies(task, self.units, said, offload=self._offload())
+        # the second of two full micro-batches needs most: gradients of the first are there
+        again = self.recipe.top.batch_size >= 2 * plan.micro_batch_size
+        count = plan.micro_batch_size if again else self.recipe.top.batch_size
         with self._simulation.active():
-            samples = self.examples.samples(task, plan.micro_batch_size, plan.image_size)
+            samples = self.examples.samples(task, count, plan.image_size)
             for parameter in task.parameters():
-                # after the first micro-batch gradients are there, so that the second needs most
-                there = plan.accumulation_steps > 1 and parameter.requires_grad
-                parameter.grad = torch.empty_like(parameter) if there else None
+                parameter.grad = torch.empty_like(parameter) if again and parameter.requires_grad else None
         average = None if self._average.module is task else self._average.module
         found = self._simulation.profile(
             partial(self._step, samples),
@@ -142,6 +146,7 @@ def allocator_settings() -> AllocatorSettings:
 
 def _task(recipe: Recipe, classes: tuple[str, ...]) -> Any:
     task = make_task(recipe, classes, training=None, load_pretrained=False).train()
+    task.network.check(recipe.trials(training=True))
     return task.to(memory_format=torch.channels_last) if recipe.trainer.channels_last else task
 
 

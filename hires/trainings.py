@@ -25,6 +25,7 @@ from hires.wiring import (
     make_learner_of,
     make_task,
     make_update,
+    seed_everything,
     with_policies,
 )
 
@@ -114,6 +115,7 @@ class Examples(NamedTuple):
 
 def begin_on_examples(recipe: Recipe, classes: tuple[str, ...]) -> Training:
     """A training before its first step, from random weights, that needs no data."""
+    seed_everything(recipe.top.seed)
     plan, fabric = make_plan(recipe), make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     learner = make_learner_of(recipe, fabric, make_task(recipe, classes, training=None, load_pretrained=False))
     update = make_update(recipe, learner, plan, recipe.trainer.steps(1))

@@ -1,12 +1,13 @@
 """How much memory the live tensors of a computation take. Uses private API of PyTorch: dispatch modes."""
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hires.memory.costs import work
@@ -25,6 +26,7 @@ class LivePeak(TorchDispatchMode):
         super().__init__()
         self.live = self.peak = 0
         self._seen: set[int] = set()
+        self._finalizers: dict[int, weakref.finalize[Any, Any]] = {}
         for tensor in before:
             self.count(tensor)
         self.start = self.live
@@ -39,17 +41,23 @@ class LivePeak(TorchDispatchMode):
         """Counts a tensor's storage from now on, if it is new."""
         storage = tensor.untyped_storage()
         key = storage._cdata
-        if key in self._seen or storage.filename is not None:  # a mapped file is no memory
+        if key in self._seen or tensor.is_meta or storage.filename is not None:  # a mapped file is no memory
             return
         self._seen.add(key)
         size = storage.nbytes()
         self.live += size
         self.peak = max(self.peak, self.live)
         self.born(key, size)
-        weakref.finalize(storage, self._forget, key, size)
+        self._finalizers[key] = weakref.finalize(storage, self._forget, key, size)
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for finalizer in self._finalizers.values():  # what happens from now on is not counted
+            finalizer.detach()
 
     def _forget(self, key: int, size: int) -> None:
         self._seen.discard(key)
+        self._finalizers.pop(key, None)
         self.live -= size
         self.died(key)
 
@@ -129,6 +137,23 @@ class Recorder(LivePeak):
             block = self._blocks.get(tensor.untyped_storage()._cdata)
             if block is not None:
                 block.category = category
+
+
+class Labels(TorchDispatchMode):
+    """While active, each operation runs within a label of PyTorch's profiler: `prefix`, and its number.
+
+    `notes` has what `note(function, args)` gave for each.
+    """
+
+    def __init__(self, prefix: str, note: Callable[[Any, Any], Any]):
+        super().__init__()
+        self._prefix, self._note = prefix, note
+        self.notes: list[Any] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.notes.append(self._note(function, args))
+        with record_function(f"{self._prefix}{len(self.notes) - 1}"):
+            return function(*args, **(kwargs or {}))
 
 
 def tensors_of(module: torch.nn.Module) -> list[Tensor]:

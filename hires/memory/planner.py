@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hires.interfaces import ConfigError, MemoryPlan
+from hires.memory.budget import check_budget
 from hires.memory.policies import check_policies
 from hires.settings import SettingError, Settings
 
@@ -17,10 +18,12 @@ class FixedPlanner(Settings):
     verify: bool = False  # before training, whether every unit does the same twice
     device: Literal["cpu", "cuda"] | None = None  # that memory is predicted for; None: the trainer's
     measure: bool = False  # whether a prediction is compared with a run
+    budget: str | float | None = None  # what may be reserved; the cheapest policies within it are looked for
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_policies(self.activation_checkpointing)
+        check_budget(self.budget)
         if self.offload_dir is not None and not self.offload_dir.strip():
             raise SettingError("offload_dir", self.offload_dir, "a folder or null")
 

@@ -103,3 +103,22 @@ def _rows(policies: Mapping[str, Policy], units: Sequence[Unit]) -> list[list[st
         rows[-1].append(unit.name)
         before = this
     return rows
+
+
+def shortened(policies: Mapping[str, Policy], units: Sequence[Unit]) -> Policies:
+    """The same policies as they are given: one for all, or by stage and range; units with `none` are left out."""
+    if len(set(policies.values())) == 1:
+        return str(next(iter(policies.values())))
+    short: dict[str, str] = {}
+    for stage in dict.fromkeys(unit.stage for unit in units):
+        names = [unit.name for unit in units if unit.stage == stage]
+        for row in _rows(policies, [unit for unit in units if unit.stage == stage]):
+            policy = policies[row[0]]
+            if policy != Policy():
+                whole = len(row) == len(names)
+                short[stage if whole else _range(stage, names.index(row[0]), len(row))] = str(policy)
+    return short
+
+
+def _range(stage: str, first: int, count: int) -> str:
+    return f"{stage}.{first}" if count == 1 else f"{stage}.{first}-{first + count - 1}"

@@ -88,9 +88,9 @@ _FIXES = {
 
 
 def _would_help(chosen: MemoryProfile, alternatives: Mapping[str, MemoryProfile]) -> str:
-    less = {
-        name: p for name, p in alternatives.items() if p.allocated < 0.97 * chosen.allocated and name != "none"
-    }
+    # not `offload`, whose copies take time that is not estimated
+    able = {name: profile for name, profile in alternatives.items() if name not in ("none", "offload")}
+    less = {name: profile for name, profile in able.items() if profile.allocated < 0.97 * chosen.allocated}
     if not less:
         return "no policy for all units makes it smaller; use a smaller micro-batch or image size."
     name = min(less, key=lambda policy: less[policy].allocated)

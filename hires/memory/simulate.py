@@ -89,7 +89,7 @@ class Simulation:
         with ExitStack() as stack:
             stack.enter_context(warnings.catch_warnings(action="ignore"))  # of what is unusual in a fake tensor
             stack.enter_context(torch.random.fork_rng(devices=[]))
-            torch.random.manual_seed(0)
+            torch.default_generator.manual_seed(0)
             for target, name, value in _patches(self.device):
                 stack.enter_context(patch.object(target, name, value))
             stack.enter_context(self._mode)
@@ -127,14 +127,12 @@ class Simulation:
             STATE: [t for values in state for t in values.values() if isinstance(t, Tensor)],
             AVERAGE: [*average.parameters(), *average.buffers()] if average else [],
         }
-        try:
-            timeline = self._record(step, given, workspace)
-        except UnknownNumber:
-            if self._values.invent:
-                raise
+        timeline = self._record(step, given, workspace)
+        if timeline is None:
             self._values.invent = True
             self._give_gradients(there)
             timeline = self._record(step, given, workspace)
+        assert timeline is not None
         return profile_of(timeline, self.device.type, allocator)
 
     def _give_gradients(self, there: list[nn.Parameter]) -> None:
@@ -147,15 +145,21 @@ class Simulation:
 
     def _record(
         self, step: Callable[[], Any], given: Mapping[str, Iterable[Tensor]], workspace: Workspace | None
-    ) -> Timeline:
+    ) -> Timeline | None:
+        """None: the step depends on numbers of the network, and none are made up yet."""
         recorder = Recorder(self.device, workspace)
         for category, tensors in given.items():
             recorder.give(tensors, category)
         # gradients that are there before the step; nothing here keeps them
         recorder.give((p.grad for p in self.module.parameters() if p.grad is not None), GRADIENTS)
         recorder.timeline.start = recorder.timeline.events
-        with self.active(), recorder, _Following(self, recorder).within():
-            step()
+        with self._values.afresh(), self.active(), recorder, _Following(self, recorder).within():
+            try:
+                step()
+            except UnknownNumber:
+                if self._values.invent:
+                    raise
+                return None
         return recorder.timeline
 
 
@@ -169,15 +173,14 @@ class _Following:
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        handles = [
-            self._module.register_forward_pre_hook(self._to("forward")),
-            register_optimizer_step_pre_hook(self._to("optimizer")),
-            register_optimizer_step_post_hook(self._to("update")),
-        ]
-        for unit in self._units:
-            for name in unit.modules:
-                handles += self._follow(self._module.get_submodule(name), unit.name)
+        handles: list[Any] = []
         try:
+            handles.append(self._module.register_forward_pre_hook(self._to("forward")))
+            handles.append(register_optimizer_step_pre_hook(self._to("optimizer")))
+            handles.append(register_optimizer_step_post_hook(self._to("update")))
+            for unit in self._units:
+                for name in unit.modules:
+                    handles += self._follow(self._module.get_submodule(name), unit.name)
             with (
                 patch.object(torch.autograd, "backward", self._backward),
                 patch.object(FunctionCtx, "set_materialize_grads", partialmethod(setattr, MATERIALIZE)),
@@ -220,6 +223,8 @@ class _Following:
         if create_graph or inputs is not None:
             raise SimulationError("a backward with create_graph or inputs cannot be simulated")
         roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        if any(root.grad_fn is None for root in roots):
+            raise SimulationError("a backward from a tensor that nothing trainable made cannot be simulated")
         given = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
         left = (lambda *_: None) if retain_graph else self._saved.forget
         self._recorder.place = Place("backward")

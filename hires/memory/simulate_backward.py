@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from hires.memory.simulate_values import SimulationError
+
 MATERIALIZE = "_hires_materialize"  # of a node of the user's: whether it is to be given zeros for nothing
 _OWN = 4  # most numbers that a node takes: a clone of its input that it saves has one
 
@@ -41,7 +43,7 @@ class SavedTensors:
 
         def leave(hooks: Any, *error: Any) -> None:
             end(hooks, *error)
-            held_by[hooks].clear()
+            held_by.pop(hooks, []).clear()
 
         with (
             patch.object(saved_tensors_hooks, "__init__", init),
@@ -73,6 +75,11 @@ class _Held:
         self._content: Any = (packed, unpack, pack)
 
     def unpacked(self) -> Tensor:
+        if self._content is None:
+            raise SimulationError(
+                "a backward needs what another one has let go of: retain_graph=True is missing, or two graphs "
+                "were made in turns, which cannot be followed"
+            )
         packed, unpack, _ = self._content
         return unpack(packed)
 

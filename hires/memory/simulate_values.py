@@ -4,7 +4,9 @@ Where shapes depend on what a network gives, as proposals do, numbers are invent
 Uses private API of PyTorch: dispatch modes, fake tensors and their exceptions.
 """
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -49,9 +51,9 @@ class Values(TorchDispatchMode):
     is to `invent` small random ones; of what larger tensors choose, all is then taken to be chosen.
     """
 
-    def __init__(self, *, invent: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.invent = invent
+        self.invent = False
         self._values = WeakIdKeyDictionary()
         self._tape: list[Callable[[], None]] | None = []  # None: numbers have been asked for
 
@@ -70,6 +72,26 @@ class Values(TorchDispatchMode):
         else:
             self._forget_written(function, args, kwargs)
         return result
+
+    @contextmanager
+    def afresh(self) -> Iterator[None]:
+        """Numbers are afterwards what they were before, so that a step can be run once more."""
+        length = None if self._tape is None else len(self._tape)
+        with unset_fake_temporarily():
+            known = [
+                (weakref.ref(fake), value, value.real.clone())
+                for fake, value in self._values.items()
+                if value.real is not None
+            ]
+        try:
+            yield
+        finally:
+            for reference, value, real in known:
+                value.real, fake = real, reference()
+                if fake is not None:
+                    self._values[fake] = value
+            if self._tape is not None:
+                del self._tape[length:]
 
     def _adopted(self, argument: Tensor) -> Tensor:
         """Real tensors that a module has beside its parameters and buffers become fake ones with known numbers."""
@@ -127,7 +149,7 @@ class Values(TorchDispatchMode):
             args, kwargs = tree_map(lambda a: a.real if isinstance(a, _Value) else a, arguments)
             try:
                 reals = _tensors(function(*args, **kwargs))
-            except RuntimeError as error:  # what only CUDA does, or does with such types
+            except (RuntimeError, IndexError) as error:  # what only CUDA does, or does with such types
                 if not self.invent:
                     raise UnknownNumber(f"{function} cannot be carried out: {error}") from error
                 reals = [_invented(*each) for each in like]

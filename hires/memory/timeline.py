@@ -138,7 +138,7 @@ class Timeline:
             return TEMPORARIES
         if phase == "forward":
             return LOSS if unit is not None and unit.split(".")[0] == LOSS else ACTIVATIONS
-        return RECOMPUTED if phase == "recompute" else INPUTS
+        return {"recompute": RECOMPUTED, "optimizer": STATE, "input": INPUTS}.get(phase, TEMPORARIES)
 
     def _outlives_phase(self, block: Block) -> bool:
         """Whether a block is there after the phase it is born in; it may move between units."""

@@ -5,20 +5,18 @@ allocator does. It follows from the operation, the types and layouts of its argu
 combination, lines over the bytes of the arguments are laid through small runs on this machine.
 """
 
-import json
-import tempfile
+import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile, record_function
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hires.memory.costs import size_of
+from hires.memory.events import allocated, profiler_events
+from hires.memory.meter import Labels
 from hires.ops.nested import leaves
 
 aten = torch.ops.aten
@@ -69,31 +67,15 @@ class MeasuredWorkspace:
 
 def measure(run: Callable[[], Any]) -> list[Operation]:
     """Every operation of a run on the CPU."""
-    with tempfile.TemporaryDirectory() as folder, _Labels() as labels:
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-            run()
-        trace = Path(folder, "trace.json")
-        profiled.export_chrome_trace(str(trace))
-        extras = _extras(json.loads(trace.read_text())["traceEvents"])
-    return [(kind, size, extras.get(number, 0)) for number, (kind, size) in enumerate(labels.operations)]
-
-
-class _Labels(TorchDispatchMode):
-    """Numbers operations for the profiler."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations: list[tuple[Kind, int]] = []
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.operations.append(kind_of(function, args))
-        with record_function(f"{_LABEL}{len(self.operations) - 1}"):
-            return function(*args, **(kwargs or {}))
+    with Labels(_LABEL, kind_of) as labels:
+        events = profiler_events(run)
+    extras = _extras(events)
+    return [(kind, size, extras.get(number, 0)) for number, (kind, size) in enumerate(labels.notes)]
 
 
 def _extras(events: list[dict[str, Any]]) -> dict[int, int]:
     """By the number of an operation, how far what was allocated within it was above what it left."""
-    totals = sorted((e["ts"], e["args"]["Total Allocated"]) for e in events if e.get("name") == "[memory]")
+    totals = allocated(events)
     times = [time for time, _ in totals]
     found = {}
     for event in events:
@@ -107,22 +89,34 @@ def _extras(events: list[dict[str, Any]]) -> dict[int, int]:
 
 
 def kind_of(function: Any, args: Any) -> tuple[Kind, int]:
-    """The kind of an operation, and the bytes of all its arguments."""
+    """The kind of an operation, and the bytes of its arguments that grow with images."""
     tensors = list(leaves(args, Tensor))
     types = tuple((tensor.dtype, tensor.dim()) for tensor in tensors)
-    kind = Kind(function, types, tuple(map(_layout, tensors)), _fixed(function, args, tensors))
-    return kind, sum(map(size_of, tensors))
+    fixed, size = _fixed(function, args, tensors)
+    return Kind(function, types, tuple(map(_layout, tensors)), fixed), size
 
 
-def _fixed(function: Any, args: Any, tensors: list[Tensor]) -> Hashable:
+def _fixed(function: Any, args: Any, tensors: list[Tensor]) -> tuple[Hashable, int]:
+    """What does not change with the size of images, and the bytes that do."""
+    size = sum(map(size_of, tensors))
     if function is aten.convolution.default:
-        return (args[1].shape, str(args[3:]))
+        return (args[1].shape, str(args[3:])), size - size_of(args[1])
     if function is aten.convolution_backward.default:
-        return (args[2].shape, str(args[4:]))
+        return (args[2].shape, str(args[4:])), size - size_of(args[2])
     if function.overloadpacket in _PRODUCTS:
-        return tuple(min(tensor.shape, default=0) for tensor in tensors)
+        return tuple(min(tensor.shape, default=0) for tensor in tensors), size
+    if function.__name__.startswith("upsample") and args[1] is not None:
+        if "backward" in function.__name__:  # which is given both sizes
+            return _ratio(args[2], args[1]), size
+        return _ratio(args[0].shape, args[1]), size * math.prod(args[1]) // math.prod(args[0].shape[-2:])
     largest = max((tensor.numel() for tensor in tensors), default=0)
-    return tuple(tensor.numel() == largest for tensor in tensors)  # the others are broadcast
+    return tuple(tensor.numel() == largest for tensor in tensors), size  # the others are broadcast
+
+
+def _ratio(before: Sequence[int], after: Sequence[int]) -> Hashable:
+    """By how much a map is scaled; a single pixel is spread over whatever size there is."""
+    height, width = before[-2:]
+    return "spread" if height * width == 1 else (round(after[-2] / height, 2), round(after[-1] / width, 2))
 
 
 def _layout(tensor: Tensor) -> str:

@@ -39,6 +39,7 @@ def page(outcome: dict[str, Any]) -> str:
             heading("Predicted and measured" if _is_measured(outcome) else "Predicted"),
             html_table(*_peaks(outcome), named=True),
             paragraph(_explained(outcome)),
+            *_fitting(outcome),
             heading("Under one policy for all units"),
             html_table(*_alternatives(outcome)),
             *units_part(outcome["units"], _ACTIVATIONS),
@@ -59,6 +60,7 @@ def table(outcome: dict[str, Any]) -> RenderableType:
         _plain(["at the peak", "bytes", "share", ""], _shares_with_bars(outcome)),
         Text(),
         _plain(*_alternatives(outcome)),
+        *([Text(), Text(_fit(outcome["fitting"]))] if outcome["fitting"] else []),
         Text(),
         units_table(outcome["units"]),
     )
@@ -187,6 +189,19 @@ def _alternatives(outcome: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         for name, found in outcome["alternatives"].items()
     ]
     return ["policy for all units", "allocated", "of the peak", "computed again"], rows
+
+
+def _fitting(outcome: dict[str, Any]) -> list[str]:
+    return [heading("Within the budget"), paragraph(_fit(outcome["fitting"]))] if outcome["fitting"] else []
+
+
+def _fit(found: dict[str, Any]) -> str:
+    """The cheapest policies within a budget, in words."""
+    again = f"{100 * found['cost']:.0f} % of the step"
+    takes = f"reserves {size(found['reserved'])} and computes {again} again (estimated)"
+    if found["fits"]:
+        return f"Within {size(found['budget'])}, the cheapest is {found['override']}: it {takes}."
+    return f"No policies fit into {size(found['budget'])}. The nearest, {found['override']}, {takes}."
 
 
 def _explained(outcome: dict[str, Any]) -> str:

@@ -31,6 +31,7 @@ KEYS = [
     "reserved_parts",
     "units",
     "alternatives",
+    "fitting",
     "timeline",
     "verdict",
     "seconds",
@@ -86,6 +87,16 @@ def test_full_saves_what_it_says(profile):
     }
 
 
+def test_the_cheapest_policies_within_a_budget(profile):
+    outcome = profile("memory.device=cuda", "memory.budget=0.7GiB", "image_size=256")
+    found = outcome["fitting"]
+    assert found["fits"]
+    assert found["reserved"] <= found["budget"] == int(0.7 * 2**30)
+    assert found["reserved"] < outcome["peak_bytes"]["predicted"]["reserved"]
+    assert 0 < found["cost"] < outcome["alternatives"]["full"]["cost"]
+    assert "memory.activation_checkpointing=" in found["override"]
+
+
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
 def test_cuda_needs_no_gpu(profile, precision):
     outcome = profile("memory.device=cuda", f"trainer.precision={precision}", "trainer.ema_decay=0.9")
@@ -99,7 +110,31 @@ def test_cuda_needs_no_gpu(profile, precision):
     assert any("Not run on CUDA" in note for note in outcome["notes"])
 
 
-@pytest.mark.parametrize(("model", "precision"), [("fpn", "32-true"), ("fcos", "bf16-mixed")])
+def test_a_last_micro_batch_that_is_smaller(profile):
+    """The full one runs before there are gradients, the smaller one after: less than two full ones."""
+    two = profile("batch_size=4", "memory.device=cpu", "image_size=128")["live"]
+    less = profile("batch_size=3", "memory.device=cpu", "image_size=128")["live"]
+    one = profile("batch_size=2", "memory.device=cpu", "image_size=128")["live"]
+    assert one <= less < two
+
+
+def test_what_training_would_refuse(hires, tmp_path):
+    few = ["model=deeplabv3plus", "batch_size=1", "micro_batch_size=1", "memory.device=cpu"]
+    code, _, error = hires("profile", *SMALL, f"run_dir={tmp_path / 'run'}", *few)
+    assert code == 2
+    assert "BatchNorm has a single value per channel" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_offload_without_a_folder_is_told(profile):
+    outcome = profile("memory.device=cpu", "memory.activation_checkpointing=offload")
+    assert any("offload_dir" in note for note in outcome["notes"])
+
+
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [("fpn", "32-true"), pytest.param("fcos", "bf16-mixed", marks=pytest.mark.slow)],
+)
 def test_prediction_and_measurement(profile, model, precision):
     outcome = profile(
         f"model={model}",
@@ -142,6 +177,8 @@ def test_the_objects_of_the_data(hires, tmp_path, shapes_overrides):
             ["memory.device=cuda", "memory.measure=true"],
             "memory.measure: got true, but torch finds no CUDA device",
         ),
+        (["memory.budget=8GB"], "memory.budget: got '8GB', allowed: null, a size with its unit"),
+        (["memory.device=cuda", "memory.budget=0.9"], "memory.budget: got 0.9, but torch finds no CUDA device"),
         (["memory.activation_checkpointing={stage9: full}"], "no such stage"),
         (["image_size=100"], "image_size: got [100, 100], allowed: multiples of 32"),
         (["micro_batch_size=8"], "micro_batch_size: got 8, allowed: at most batch_size, 4"),

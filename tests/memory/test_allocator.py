@@ -1,8 +1,6 @@
 """Every number is computed by hand from what torch documents of its caching allocator."""
 
 import pickle
-import random
-import time
 from contextlib import suppress
 
 import pytest
@@ -345,17 +343,3 @@ def check(allocator: CachingAllocator) -> None:
         assert all(size > 0 and size % 512 == 0 for size, _ in segment.blocks)
         frees = [not used for _, used in segment.blocks]
         assert not any(here and following for here, following in zip(frees, frees[1:], strict=False))
-
-
-@pytest.mark.parametrize("options", [AllocatorSettings(), EXPANDABLE])
-def test_fifty_thousand_events_take_no_time(options):
-    source, live, events = random.Random(0), [], []
-    for key in range(50_000):
-        if len(live) < 2000 or source.random() < 0.5:
-            live.append(key)
-            events.append((key, int(2 ** source.uniform(4, 27))))
-        else:
-            events.append((live.pop(source.randrange(len(live))), FREE))
-    begin = time.process_time()
-    replay(events, options)
-    assert time.process_time() - begin < 0.5

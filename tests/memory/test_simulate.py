@@ -1,6 +1,7 @@
 """A simulated step on the CPU has the memory of the real one: byte for byte, at every moment."""
 
 import copy
+import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -12,9 +13,9 @@ from test_tasks import TASKS, make_task, samples_of
 from torch import nn
 
 from hires.engine.step import train_step
-from hires.measured_memory import allocator_peak
 from hires.memory import offload, simulate_backward
 from hires.memory.checkpointing import apply_policies
+from hires.memory.events import allocator_peak
 from hires.memory.meter import LivePeak, tensors_of
 from hires.memory.simulate import Simulation, simulate
 from hires.memory.simulate_offload import SimulatedOffload
@@ -465,3 +466,72 @@ def test_private_parts_of_torch_are_where_they_were():
     assert callable(torch.autograd.function.FunctionCtx.set_materialize_grads)
     assert {"__init__", "__exit__"} <= vars(torch.autograd.graph.saved_tensors_hooks).keys()
     assert isinstance(torch.ops.aten.is_non_overlapping_and_dense(torch.ones(2, 2)), bool)
+
+
+def test_two_graphs_made_in_turns_are_refused():
+    """Of saved tensors it is known by their numbers whose they are: those of two graphs in turns are mixed up."""
+
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.p, self.q = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+
+    def step(net, _):
+        a, b = net.p.exp(), net.q.exp()
+        a, b = a.exp(), b.exp()
+        first, second = a.sum(), b.sum()
+        first.backward()
+        second.backward()
+
+    with pytest.raises(SimulationError, match="made in turns"):
+        simulate(step, Two())
+
+
+def test_a_backward_of_nothing_is_refused():
+    with pytest.raises(SimulationError, match="nothing trainable"):
+        simulate(lambda net, _: torch.ones(3).sum().backward(), nn.Linear(2, 2))
+
+
+def test_no_hook_stays_when_a_unit_does_not_exist():
+    before = len(optimizer_hooks())
+    with pytest.raises(AttributeError):
+        simulate(lambda net, _: None, nn.Linear(2, 2), units=[Unit("stage1", "stage1", ("nothing",))])
+    assert len(optimizer_hooks()) == before
+
+
+def optimizer_hooks():
+    return sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks
+
+
+def test_a_timeline_ends_with_its_step():
+    net = nn.Linear(4, 4)
+    profile = simulate(lambda net, _: net(torch.ones(2, 4)).sum().backward(), net)
+    assert profile.timeline.live()[-1] >= 4 * (16 + 4)
+
+
+def test_a_meta_tensor_takes_nothing():
+    with LivePeak() as meter:
+        torch.empty(10**6, device="meta")
+        torch.empty(8)
+    assert meter.peak == 32
+
+
+def test_a_step_is_the_same_each_time():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+            self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return self.weight.repeat(int(self.count)) * x.repeat(int(self.count))
+
+    simulation = Simulation(Counting())
+
+    def step():
+        simulation.module(torch.ones(4)).sum().backward()
+        simulation.module.weight.grad = None
+
+    peaks = [simulation.profile(step).live for _ in range(3)]
+    assert len(set(peaks)) == 1

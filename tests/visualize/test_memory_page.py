@@ -68,6 +68,7 @@ def outcome(**changes):
         },
         "live": 112 * MIB,
         "live_measured": None,
+        "fitting": None,
         "alternatives": {
             "none": {"allocated": 132 * MIB, "reserved": 140 * MIB, "cost": 0.0},
             "full": {"allocated": 66 * MIB, "reserved": 70 * MIB, "cost": 0.31},
