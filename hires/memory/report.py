@@ -9,7 +9,7 @@ from hires.memory.timeline import ACTIVATIONS, AVERAGE, GRADIENTS, LOSS, PARAMET
 from hires.memory.units import Unit
 
 SAMPLES = 300  # moments of a chart
-DOMINATES = 0.5  # share of the peak from which on something is said to be most of it
+HELPS = 0.9  # share of the peak: checkpointing that leaves less is said to help
 _KEPT = (ACTIVATIONS, LOSS, RECOMPUTED)
 _STANDING = (PARAMETERS, GRADIENTS, STATE, AVERAGE)
 
@@ -60,22 +60,28 @@ def sampled(timeline: Timeline, count: int = SAMPLES) -> dict[str, Any]:
 
 
 def verdict(chosen: MemoryProfile, alternatives: Mapping[str, MemoryProfile]) -> str:
-    """In a sentence or two, what most of the memory is, and what would help."""
+    """In a sentence or two: how much of the peak are activations, and whether checkpointing them helps."""
     categories, total = chosen.categories, sum(chosen.categories.values()) or 1
-    kept = sum(categories[name] for name in _KEPT) / total
-    standing = sum(categories[name] for name in _STANDING) / total
-    if kept >= DOMINATES:
-        return f"Activations are {kept:.0%} of the peak: {_would_help(chosen, alternatives)}"
-    if standing >= DOMINATES:
+    kept, standing = (sum(categories[name] for name in names) / total for names in (_KEPT, _STANDING))
+    # not `offload`, whose copies take time that is not estimated
+    able = {name: profile for name, profile in alternatives.items() if name not in ("none", "offload")}
+    name = min(able, key=lambda policy: able[policy].allocated)
+    share = able[name].allocated / chosen.allocated
+    if share < HELPS:
+        cost = sum(able[name].recomputed().values())
+        return (
+            f"Activations are {kept:.0%} of the peak: checkpointing will help. With {name} for all units the "
+            f"peak is {share:.0%} of it, and {cost:.0%} of the step is computed again (estimated)."
+        )
+    if standing >= kept:
         largest = max(_STANDING, key=categories.__getitem__)
         return (
             f"Parameters, gradients, optimizer state and EMA are {standing:.0%} of the peak, "
             f"most of it {largest}: checkpointing will not help much; {_FIXES[largest]}."
         )
-    where = chosen.peak_at.unit or chosen.peak_at.phase
     return (
-        f"What single operations need at one moment is most of the peak, which is in {where}: "
-        f"{_would_help(chosen, alternatives)}"
+        f"Activations are {kept:.0%} of the peak, which no other policy for all units makes much smaller: use a "
+        "smaller micro-batch or image size."
     )
 
 
@@ -85,17 +91,3 @@ _FIXES = {
     STATE: "use an optimizer with less state (optimizer=sgd), a smaller backbone, or freeze stages",
     AVERAGE: "use trainer.ema_decay=null, or a smaller backbone",
 }
-
-
-def _would_help(chosen: MemoryProfile, alternatives: Mapping[str, MemoryProfile]) -> str:
-    # not `offload`, whose copies take time that is not estimated
-    able = {name: profile for name, profile in alternatives.items() if name not in ("none", "offload")}
-    less = {name: profile for name, profile in able.items() if profile.allocated < 0.97 * chosen.allocated}
-    if not less:
-        return "no policy for all units makes it smaller; use a smaller micro-batch or image size."
-    name = min(less, key=lambda policy: less[policy].allocated)
-    share, cost = less[name].allocated / chosen.allocated, sum(less[name].recomputed().values())
-    return (
-        f"checkpointing will help. `{name}` for all units makes the peak {share:.0%} of it, "
-        f"and computes {cost:.0%} of the step again (estimated)."
-    )

@@ -5,9 +5,10 @@ Uses private API of PyTorch: dispatch modes, fake tensors and their exceptions.
 """
 
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,16 +39,27 @@ class UnknownNumber(SimulationError):
 
 
 class _Value:
-    """The numbers of a tensor, once they have been asked for."""
+    """The numbers of a tensor, once they have been asked for; those in the same `memory` change together."""
 
     real: Any = None
+
+    def __init__(self, memory: Any):
+        self.memory = memory
+
+
+class _Noted(NamedTuple):
+    """An operation that has not been carried out, with the memories that it reads or writes."""
+
+    number: int
+    carry_out: Callable[[], None]
+    memories: set[Any]
 
 
 class Values(TorchDispatchMode):
     """While active, above a fake mode: operations work whose results have shapes that depend on numbers.
 
-    Operations on tensors with known numbers are noted, and carried out on the CPU when numbers are first asked
-    for; from then on at once. Raises UnknownNumber where a number is asked for that the network gives, unless it
+    Operations on tensors with known numbers are noted, and carried out on the CPU when what follows from them is
+    asked for. Raises UnknownNumber where a number is asked for that the network gives, unless it
     is to `invent` small random ones; of what larger tensors choose, all is then taken to be chosen.
     """
 
@@ -55,7 +67,10 @@ class Values(TorchDispatchMode):
         super().__init__()
         self.invent = False
         self._values = WeakIdKeyDictionary()
-        self._tape: list[Callable[[], None]] | None = []  # None: numbers have been asked for
+        self._memories = WeakIdKeyDictionary()  # by storage
+        self._pending: dict[int, _Noted] = {}
+        self._touching: dict[Any, list[_Noted]] = defaultdict(list)  # by memory
+        self._count = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -76,7 +91,7 @@ class Values(TorchDispatchMode):
     @contextmanager
     def afresh(self) -> Iterator[None]:
         """Numbers are afterwards what they were before, so that a step can be run once more."""
-        length = None if self._tape is None else len(self._tape)
+        before = set(self._pending)
         with unset_fake_temporarily():
             known = [
                 (weakref.ref(fake), value, value.real.clone())
@@ -90,8 +105,10 @@ class Values(TorchDispatchMode):
                 value.real, fake = real, reference()
                 if fake is not None:
                     self._values[fake] = value
-            if self._tape is not None:
-                del self._tape[length:]
+            pending, self._pending, self._touching = self._pending, {}, defaultdict(list)
+            for noted in pending.values():
+                if noted.number in before:
+                    self._add(noted)
 
     def _adopted(self, argument: Tensor) -> Tensor:
         """Real tensors that a module has beside its parameters and buffers become fake ones with known numbers."""
@@ -122,8 +139,11 @@ class Values(TorchDispatchMode):
             self._set(fake, real.detach().cpu().clone())
 
     def _set(self, fake: Tensor, real: Tensor) -> None:
-        value = self._values[fake] = _Value()
+        value = self._values[fake] = _Value(self._memory(fake))
         value.real = real
+
+    def _memory(self, fake: Tensor) -> Any:
+        return self._memories.setdefault(fake.untyped_storage(), object())
 
     def _knows(self, args: Any, kwargs: Any, result: Any) -> bool:
         inputs = _tensors((args, kwargs))
@@ -142,7 +162,7 @@ class Values(TorchDispatchMode):
 
     def _note(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         arguments, results = tree_map(self._valued, (args, kwargs)), _tensors(result)
-        values = [self._values.setdefault(tensor, _Value()) for tensor in results]
+        values = [self._values.setdefault(tensor, _Value(self._memory(tensor))) for tensor in results]
         like = [(tensor.shape, tensor.dtype) for tensor in results]
 
         def carry_out() -> None:
@@ -156,11 +176,14 @@ class Values(TorchDispatchMode):
             for value, real in zip(values, reals, strict=True):
                 value.real = real
 
-        if self._tape is not None:
-            self._tape.append(carry_out)
-        else:
-            with unset_fake_temporarily():
-                carry_out()
+        memories = {value.memory for value in (*leaves(arguments, _Value), *values)}
+        self._count += 1
+        self._add(_Noted(self._count, carry_out, memories))
+
+    def _add(self, noted: _Noted) -> None:
+        self._pending[noted.number] = noted
+        for memory in noted.memories:
+            self._touching[memory].append(noted)
 
     def _valued(self, argument: Any) -> Any:
         if isinstance(argument, torch.device):
@@ -169,11 +192,22 @@ class Values(TorchDispatchMode):
 
     def _real(self, fake: Tensor) -> Tensor | None:
         """The numbers of a tensor, or None where they are not known."""
-        tape, self._tape = self._tape or [], None
+        if fake not in self._values:
+            return None
         with unset_fake_temporarily():
-            for carry_out in tape:
-                carry_out()
-        return self._values[fake].real if fake in self._values else None
+            for noted in self._needed_for(self._values[fake].memory):
+                noted.carry_out()
+        return self._values[fake].real
+
+    def _needed_for(self, memory: Any) -> list[_Noted]:
+        """What touches a memory, or what that touches, in order; so nothing reads what comes later."""
+        found, todo = dict[int, _Noted](), [memory]
+        while todo:
+            for noted in self._touching.pop(todo.pop(), ()):
+                if self._pending.pop(noted.number, None) is not None:
+                    found[noted.number] = noted
+                    todo += noted.memories
+        return [found[number] for number in sorted(found)]
 
     def _dependent(self, function: Any, args: Any, kwargs: Any) -> Any:
         """The result of an operation whose shape, or which itself, depends on numbers."""
