@@ -26,7 +26,6 @@ from hires.memory.simulate_types import as_kernels
 from hires.memory.simulate_values import SimulationError, UnknownNumber, Values
 from hires.memory.timeline import AVERAGE, GRADIENTS, PARAMETERS, STATE, Place, Timeline
 from hires.memory.units import Unit
-from hires.memory.workspace_cuda import CudaWorkspace
 
 
 def simulate(
@@ -43,13 +42,12 @@ def simulate(
     `step(module, optimizer)` is called with a copy of the module without memory, and does what a step does, in
     plain PyTorch: makes or receives inputs on the device, forward, `loss.backward()`, `optimizer.step()`. The
     module itself is not touched and may be on the meta device. `optimizer` makes an optimizer of a module's copy;
-    its state is there before the step. The units tell the activations apart; `workspace` says what kernels take:
-    on CUDA an allowance if nothing is given, on the CPU nothing (`hires.memory.workspace` measures it).
+    its state is there before the step. The units tell the activations apart; `workspace` says what kernels take,
+    as CudaWorkspace() or what hires.memory.workspace measures; without it, nothing.
     Raises SimulationError for a step that depends on numbers in ways that cannot be followed.
     """
     simulation = Simulation(module, device, units)
     made = simulation.optimizer(optimizer) if optimizer else None
-    workspace = CudaWorkspace() if workspace is None and device == "cuda" else workspace
     return simulation.profile(lambda: step(simulation.module, made), optimizer=made, workspace=workspace)
 
 

@@ -47,6 +47,10 @@ class _Value:
         self.memory = memory
 
 
+_GENERATORS = object()
+"""Stands for the memory of all generators of random numbers."""
+
+
 class _Noted(NamedTuple):
     """An operation that has not been carried out, with the memories that it reads or writes."""
 
@@ -177,6 +181,8 @@ class Values(TorchDispatchMode):
                 value.real = real
 
         memories = {value.memory for value in (*leaves(arguments, _Value), *values)}
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            memories.add(_GENERATORS)  # random numbers come in order
         self._count += 1
         self._add(_Noted(self._count, carry_out, memories))
 

@@ -16,6 +16,7 @@ from hires.memory import simulate as simulating
 from hires.memory.checkpointing import apply_policies
 from hires.memory.simulate import Simulation, simulate
 from hires.memory.simulate_offload import SimulatedOffload
+from hires.memory.simulate_values import SimulationError
 from hires.memory.units import Unit, find_units
 
 CUDA = torch.device("cuda")
@@ -221,7 +222,7 @@ def outcome(run):
     waiting = len(torch.cuda._queued_calls)
     try:
         return run().live, len(torch.cuda._queued_calls) - waiting
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, SimulationError) as error:
         return type(error)
 
 
