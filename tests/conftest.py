@@ -89,3 +89,8 @@ def hires(monkeypatch, capfd):
         return code, *capfd.readouterr()
 
     return run
+
+
+def pytest_collection_modifyitems(items):
+    """Tests that fork come first: a process in which autograd has got threads cannot."""
+    items.sort(key=lambda item: "test_distributed" not in item.nodeid)
