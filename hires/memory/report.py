@@ -21,21 +21,21 @@ def unit_rows(
     alternatives: Mapping[str, MemoryProfile],
 ) -> dict[str, dict[str, Any]]:
     """What each unit keeps and runs again, bytes and share of the step's compute, under each policy for all."""
-    rows, plain = {}, alternatives["none"].kept()
-    for unit in units:
-        name = unit.name
-        kept = chosen.kept().get(name, 0)
-        rows[name] = {
-            "policy": str(policies[name]),
-            "kept": kept,
-            "recomputed": plain.get(name, 0) - kept,
-            "cost": chosen.recomputed().get(name, 0.0),
+    of = {policy: (profile.kept(), profile.recomputed()) for policy, profile in alternatives.items()}
+    kept, again = chosen.kept(), chosen.recomputed()
+    return {
+        unit.name: {
+            "policy": str(policies[unit.name]),
+            "kept": kept.get(unit.name, 0),
+            "recomputed": of["none"][0].get(unit.name, 0) - kept.get(unit.name, 0),
+            "cost": again.get(unit.name, 0.0),
             "policies": {
-                policy: {"kept": profile.kept().get(name, 0), "cost": profile.recomputed().get(name, 0.0)}
-                for policy, profile in alternatives.items()
+                policy: {"kept": keeps.get(unit.name, 0), "cost": runs.get(unit.name, 0.0)}
+                for policy, (keeps, runs) in of.items()
             },
         }
-    return rows
+        for unit in units
+    }
 
 
 def sampled(timeline: Timeline, count: int = SAMPLES) -> dict[str, Any]:

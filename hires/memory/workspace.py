@@ -22,8 +22,6 @@ from hires.ops.nested import leaves
 aten = torch.ops.aten
 _PRODUCTS = (aten.mm, aten.addmm, aten.bmm, aten.baddbmm)
 _LABEL = "hires.memory.workspace:"
-
-
 APART = 1.5  # times as large is another size
 
 
