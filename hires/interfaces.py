@@ -80,6 +80,14 @@ class DataLimits:
 
 
 @dataclass(frozen=True)
+class Peaks:
+    """What a step occupies at most, bytes."""
+
+    allocated: int
+    reserved: int
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
     """How one optimizer step is carried out within the memory at hand."""
 
@@ -88,6 +96,12 @@ class MemoryPlan:
     image_size: tuple[int, int]  # (height, width) that the network sees, pixels
     precision: str  # 32-true, bf16-mixed, 16-mixed
     policies: dict[str, str] = field(default_factory=dict)  # of every unit
+    budget: int | None = None  # bytes that may be reserved
+    margin: int | None = None  # bytes of the budget that are left free on purpose
+    predicted: Peaks | None = None
+    measured: Peaks | None = None
+    reasons: tuple[str, ...] = ()  # why this plan, in sentences
+    rungs: tuple["MemoryPlan", ...] = ()  # what to fall back to when memory runs out, in order
 
 
 class ImageSource(Protocol):

@@ -3,7 +3,7 @@
 import logging
 import pickle
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,10 +26,13 @@ class Stateful(Protocol):
 
 
 class Checkpointer:
-    """Writes and reads the state of `parts` below a folder; random states travel along."""
+    """Writes and reads the state of `parts` below a folder; random states travel along.
 
-    def __init__(self, folder: Path, parts: Mapping[str, Stateful]):
-        self.folder, self.parts = folder, parts
+    A checkpoint may lack what is `optional`, which then stays as it is.
+    """
+
+    def __init__(self, folder: Path, parts: Mapping[str, Stateful], optional: Collection[str] = ()):
+        self.folder, self.parts, self.optional = folder, parts, optional
         remove_unfinished(folder)
 
     def save(self, *names: str) -> None:
@@ -48,12 +51,13 @@ class Checkpointer:
                 ) from error
 
     def load(self, path: Path) -> None:
-        """Restores every part and the random states. Raises DataError for a file that is not such a checkpoint."""
+        """Restores the parts and the random states. Raises DataError for a file that is not such a checkpoint."""
         state = read(path)
-        missing = [name for name in self.parts if name not in state]
+        present = {name: part for name, part in self.parts.items() if name in state}
+        missing = [name for name in self.parts if name not in {*present, *self.optional}]
         if missing:
             raise DataError(f"{path}: lacks {', '.join(missing)}, so training cannot continue from it")
-        for name, part in self.parts.items():
+        for name, part in present.items():
             try:
                 part.load_state_dict(state[name])
             except (RuntimeError, ValueError, KeyError) as error:

@@ -1,16 +1,22 @@
 """Evaluation of whole images, view by view."""
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
+from hires.engine.shortage import Shortage, attempt, release
 from hires.engine.views import Views, show
-from hires.interfaces import Batch, Evaluator, ImageSource, View
+from hires.interfaces import Batch, Evaluator, ImageSource, TrainingError, View
+from hires.ops.random_state import WholeRandomState
+
+log = logging.getLogger(__name__)
 
 Settle = Callable[[Any, Callable[[], None]], AbstractContextManager[None]]
 """Prepares a task for an image, given a function that shows all of it to the task once."""
@@ -26,7 +32,7 @@ def evaluate(
     task: Any,
     source: ImageSource,
     evaluator: Evaluator,
-    views: Views,
+    views: "Views | FittingViews",
     *,
     place: Callable[[Batch], Batch] = lambda batch: batch,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
@@ -35,18 +41,59 @@ def evaluate(
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
 
-    `place` brings a batch to the device; `progress` is told the images done and their number.
+    `place` brings a batch to the device; `progress` is told the images done and their number. Raises TrainingError
+    when memory runs out with one view at a time.
     """
+    fitting = views if isinstance(views, FittingViews) else FittingViews(views)
     training = task.training
     task.eval()
     evaluator.reset()
     for index in range(len(source)):
         image, target = source.read(index)
-        for part in predict(task, image, views, place=place, autocast=autocast, settle=settle):
+        parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
+        for part in fitting.parts(parts_of, image.shape[:2]):
             evaluator.update(part, target)
         progress(index + 1, len(source))
     task.train(training)
     return evaluator.compute()
+
+
+class FittingViews:
+    """Views, of which one forward pass takes as many as fit into memory: half as many from when they do not."""
+
+    def __init__(self, views: Views):
+        self.views = views
+
+    def parts(self, parts_of: Callable[[Views], Iterator[Any]], size: tuple[int, int]) -> Iterator[Any]:
+        """The parts of an image (height, width), each once; when memory runs out, the image is begun again.
+
+        How many views a forward pass takes does not change where the parts begin and end.
+        """
+        given, parts, random = 0, parts_of(self.views), WholeRandomState()
+        while (part := attempt(partial(next, parts, _END))) is not _END:
+            if isinstance(part, Shortage):
+                self._halve(part, size)
+                random.set()
+                parts = islice(parts_of(self.views), given, None)
+            else:
+                given += 1
+                yield part
+
+    def _halve(self, shortage: Shortage, size: tuple[int, int]) -> None:
+        views, now = self.views, self.views.batch_size // 2
+        if not now:
+            key = "evaluation.window" if views.fit == "window" else "evaluation.image_size"
+            raise TrainingError(
+                f"evaluation: out of memory with one view of {list(views.size)} pixels at a time, of an image of "
+                f"{list(size)} ({shortage.reason}); set a smaller {key}"
+            )
+        release()
+        what = "evaluation: out of memory with %d views at a time (%s); from this image on %d"
+        log.warning(what, views.batch_size, shortage.reason, now)
+        self.views = views._replace(batch_size=now)
+
+
+_END = object()
 
 
 def predict(

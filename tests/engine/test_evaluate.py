@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from hires.engine.evaluate import evaluate
+from hires.engine.evaluate import FittingViews, evaluate
 from hires.engine.views import Views
 from hires.evaluation.segmentation import LabelRows, SegmentationEvaluator
-from hires.interfaces import IGNORE
+from hires.interfaces import IGNORE, TrainingError
 from hires.ops.blend import blend
 
 
@@ -80,3 +80,45 @@ def test_mode_is_kept_and_progress_told():
     )
     assert task.training
     assert told == [(1, 2), (2, 2)]
+
+
+class Short(Threshold):
+    """Runs out of memory with more than `most` views at a time, and in the `bad` forward passes."""
+
+    def __init__(self, most, bad=()):
+        super().__init__()
+        self.most, self.bad = most, bad
+
+    def predict(self, batch):
+        if len(batch.images) > self.most or len(self.seen) in self.bad:
+            self.bad = [index for index in self.bad if index != len(self.seen)]
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
+        return super().predict(batch)
+
+
+@pytest.mark.parametrize(
+    ("most", "bad", "left"), [(4, (), 4), (1, (), 1), (16, (0,), 4), (16, (2, 3), 2), (16, (5,), 4)]
+)
+def test_fewer_views_at_a_time_when_memory_runs_out(most, bad, left, caplog):
+    """Each pixel counts once, also of an image whose first parts had been counted; what fits is kept."""
+    task, source = Short(most, bad), Source([*SIZES, (400, 90)])
+    evaluator = SegmentationEvaluator(source.classes)
+    views = FittingViews(Views("window", (64, 32), 0.5, 8))
+    scores = evaluate(task, source, evaluator, views)
+    assert scores["accuracy"] == 1
+    assert evaluator.confusion.counts.sum() == sum(h * w - 1 for h, w in [*SIZES, (400, 90)])
+    assert all(shape[2:] == (64, 32) for shape in task.seen)
+    assert views.views == Views("window", (64, 32), 0.5, left)
+    told = [message for message in caplog.messages if message.startswith("evaluation: out of memory with")]
+    assert len(told) == {4: 1, 2: 2, 1: 3}[left]
+    assert evaluate(task, source, evaluator, views) == scores
+    assert len(caplog.messages) == len(told)
+
+
+def test_one_view_that_does_not_fit_is_an_error():
+    with pytest.raises(
+        TrainingError,
+        match=r"out of memory with one view of \[64, 32\] pixels at a time, of an image "
+        r"of \[33, 100\] \(CUDA.*\); set a smaller evaluation.window",
+    ):
+        evaluate(Short(0), Source(SIZES), SegmentationEvaluator(Source.classes), Views("window", (64, 32), 0.5, 2))
