@@ -130,6 +130,15 @@ def translated(error: Exception) -> str:
     return "; ".join(kept).replace("full_key: ", "key ") or type(error).__name__
 
 
+def out_of_memory(error: BaseException) -> str:
+    """One line for a command that ran out of memory."""
+    what = " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"memory ran out: {what.rstrip('.')}; give the process more, or take a smaller image_size or "
+        "micro_batch_size (in an evaluation, evaluation.batch_size)"
+    )
+
+
 def readable(request: Request) -> list[Override]:
     """The overrides that can be read."""
     return _parsed(request)[0]

@@ -440,6 +440,35 @@ def test_one_wrong_job_does_not_stop_a_sweep(hires: Hires, calls: Calls, monkeyp
     code, _, err = hires("evaluate", "-m", "run=x", "split=a,b,c")
     assert (code, err) == (2, "job 1: split: got b\n")
     assert [cfg["split"] for _, cfg, _ in calls] == ["a", "b", "c"]
+    (sweep,) = Path("runs/sweeps").iterdir()
+    assert os.listdir(sweep) == ["multirun.yaml"], "directories are made by the jobs that need one"
+
+
+SHORT = [
+    (MemoryError(), "MemoryError"),
+    (RuntimeError("DefaultCPUAllocator: can't allocate memory:\n12 bytes."), "can't allocate memory: 12 bytes;"),
+]
+
+
+@pytest.mark.parametrize(("error", "message"), SHORT)
+def test_short_memory_ends_in_a_line(
+    error: Exception, message: str, hires: Hires, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch  # noqa: F401  what cannot be told without it is told where a command has imported it
+
+    def fail(cfg: Any) -> None:
+        if cfg.split != "b":
+            raise error
+
+    monkeypatch.setattr(calls, "then", fail)
+    said = wrong(hires("evaluate", "run=x"), code=1)
+    assert said.startswith("memory ran out: ")
+    assert message in said
+    code, _, err = hires("evaluate", "-m", "run=x", "split=a,b")
+    assert (code, err) == (1, f"job 0: {said}\n")
+    assert len(calls) == 3
+    monkeypatch.setenv("HIRES_DEBUG", "1")
+    assert "Traceback" in hires("evaluate", "run=x")[2]
 
 
 @pytest.mark.parametrize("variable", ["HYDRA_FULL_ERROR", "HIRES_DEBUG"])

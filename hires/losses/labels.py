@@ -122,13 +122,13 @@ def make_labels(num_classes: int, multilabel: bool) -> Labels:
     """The labels of a task. Raises ConfigError for a number of classes that such masks cannot hold."""
     if not multilabel and num_classes < 2:
         raise ConfigError(
-            f"data.classes: got {num_classes}, allowed: 2 and more, one for each pixel; name the background as a "
-            "class of its own, or set model.multilabel=true"
+            f"data.classes (or model.num_classes): got {num_classes}, allowed: 2 and more, one for each pixel; "
+            "count the background as a class of its own, or set model.multilabel=true"
         )
     if multilabel and num_classes > MOST_LABELS:
         raise ConfigError(
-            f"data.classes: got {num_classes}, allowed with model.multilabel=true: at most {MOST_LABELS}; leave "
-            "some out, or set model.multilabel=false"
+            f"data.classes (or model.num_classes): got {num_classes}, allowed with model.multilabel=true: at most "
+            f"{MOST_LABELS}; leave some out, or set model.multilabel=false"
         )
     return Multilabel(num_classes) if multilabel else Exclusive(num_classes)
 

@@ -18,6 +18,7 @@ from hires.models.pretrained import (
     with_weights_of_file,
 )
 from hires.models.pyramid import PATCHES
+from hires.ops.out_of_memory import is_out_of_memory
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ def create(
                 return _from_timm(name, image_size, pretrained=True, pretrained_cfg_overlay=overlay, **arguments)
             return _from_timm(name, image_size, pretrained=download, **arguments)
         except Exception as error:  # the hub's client has a dozen exception types, without a common base
+            if is_out_of_memory(error):
+                raise
             raise why_not_built(name, download, file, error) from error
 
     if weights:

@@ -147,8 +147,10 @@ def test_sweep(hires, shapes_overrides, tmp_path, monkeypatch):
     overrides = [o for o in shapes_overrides if not o.startswith("run_dir=")]
     code, _, error = hires("train", "-m", *overrides, "trainer.max_steps=1,2")
     assert code == 0, error
-    results = sorted((tmp_path / "runs" / "sweeps").glob("*/*/result.json"))
-    assert [json.loads(path.read_text())["steps"] for path in results] == [1, 2]
+    (sweep,) = (tmp_path / "runs" / "sweeps").iterdir()
+    assert sorted(path.name for path in sweep.iterdir()) == ["0", "1", "multirun.yaml"]
+    results = [json.loads((sweep / job / "result.json").read_text()) for job in ("0", "1")]
+    assert [result["steps"] for result in results] == [1, 2]
 
 
 @pytest.mark.slow

@@ -140,8 +140,8 @@ def test_wrong_settings_are_refused(settings, message):
     ("classes", "multilabel", "message"),
     [
         (3, False, "task.loss.class_weights: 2 weights for 3 classes"),
-        (1, False, "data.classes: got 1, allowed: 2 and more.*model.multilabel=true"),
-        (8, True, "data.classes: got 8, allowed with model.multilabel=true: at most 7"),
+        (1, False, "data.classes .or model.num_classes.: got 1, allowed: 2 and more.*model.multilabel=true"),
+        (8, True, "data.classes .or model.num_classes.: got 8, allowed with model.multilabel=true: at most 7"),
     ],
 )
 def test_wrong_numbers_of_classes_are_refused(classes, multilabel, message):

@@ -149,3 +149,12 @@ def test_what_is_no_failed_download_is_not_called_one(monkeypatch):
     monkeypatch.setattr("timm.create_model", lambda *args, pretrained, **more: create(*args, **more))
     with pytest.raises(ConfigError, match=r"^backbone.name: convmixer_768_32 cannot be built"):
         BackboneSettings(name="convmixer_768_32", pretrained=True).build()
+
+
+def test_short_memory_is_not_called_a_wrong_name(monkeypatch):
+    def short(*args, **kwargs):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes")
+
+    monkeypatch.setattr("timm.create_model", short)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        make("test_resnet")
