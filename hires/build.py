@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from hires.engine.display import Display, class_table, log_to, show_metrics
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
 from hires.engine.journal import Journal
+from hires.engine.recovery import Ladder
 from hires.engine.reporter import Reporter
 from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan
+from hires.memory.settings import fixed_plan
 from hires.recipe import Recipe, read_recipe
 from hires.wiring import (
     Learner,
@@ -49,13 +52,13 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     cfg.run_dir = str(run_dir)
     log_to(console, run_dir / "train.log")
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
-    plan = make_plan(recipe)
-    display, trainer, batches, plan = _prepare(cfg, recipe, source, plan, run_dir, console)
+    ladder = Ladder(make_plan(recipe))
+    display, trainer, batches = _prepare(cfg, recipe, source, ladder, run_dir, console)
     runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
-    write_text(run_dir / "plan.yaml", OmegaConf.to_yaml(asdict(plan)))
+    save_plan(run_dir, ladder.plan)
     if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
         log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
-        return training_result(run_dir, trainer, plan, recipe.top.batch_size)
+        return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size)
     try:
         with display:
             trainer.fit(batches)
@@ -67,16 +70,16 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     finally:
         trainer.reporter.journal.close()
     show_metrics(console, trainer.progress.metrics)
-    outcome = training_result(run_dir, trainer, plan, recipe.top.batch_size)
+    outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size)
     write_json(run_dir / "result.json", outcome)
     log.info("Done: %s", run_dir)
     return outcome
 
 
 def _prepare(
-    cfg: DictConfig, recipe: Recipe, source: ImageSource, plan: MemoryPlan, run_dir: Path, console: Console
-) -> tuple[Display, Trainer, StepLoader, MemoryPlan]:
-    """Everything for the first step, or for the one after the run's last checkpoint."""
+    cfg: DictConfig, recipe: Recipe, source: ImageSource, ladder: Ladder, run_dir: Path, console: Console
+) -> tuple[Display, Trainer, StepLoader]:
+    """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     checkpoint = run_dir / runs.LAST
     learner = make_learner(recipe, source, fabric, resumed=checkpoint.exists())
@@ -85,14 +88,14 @@ def _prepare(
     dataset = make_dataset(recipe, source)
     loggers = list(instantiate(cfg.logger, "logger", allowed_on_command_line()).values())
     journal = Journal(run_dir / "metrics.jsonl", loggers)
-    checkpointer = learner.checkpointer(checkpoint.parent)
+    checkpointer = learner.checkpointer(checkpoint.parent, ladder)
     if checkpoint.exists():
         checkpointer.load(checkpoint)
     journal.rewind(learner.progress.step)
     start = learner.progress.step
     display = Display(console, routine.max_steps, start)
     trainer = Trainer(
-        update=make_update(recipe, learner, plan, routine.max_steps),
+        update=make_update(recipe, learner, ladder, routine.max_steps, partial(save_plan, run_dir)),
         evaluate=_validation(recipe, learner, display),
         checkpointer=checkpointer,
         reporter=Reporter(
@@ -104,15 +107,22 @@ def _prepare(
         progress=learner.progress,
     )
     sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps)
-    plan = with_policies(recipe, learner, plan, lambda: [dataset[key] for key in next(iter(sampler), [])])
-    return display, trainer, make_batches(dataset, sampler, recipe, fabric), plan
+    ladder.plan = with_policies(
+        recipe, learner, ladder.plan, lambda: [dataset[key] for key in next(iter(sampler), [])]
+    )
+    return display, trainer, make_batches(dataset, sampler, recipe, fabric)
+
+
+def save_plan(run_dir: Path, plan: MemoryPlan) -> None:
+    """Writes plan.yaml: how steps are carried out from now on."""
+    write_text(run_dir / "plan.yaml", OmegaConf.to_yaml(asdict(plan)))
 
 
 def make_plan(recipe: Recipe) -> MemoryPlan:
     """How an optimizer step of a recipe is carried out."""
-    return recipe.memory.plan(
+    return fixed_plan(
         batch_size=recipe.top.batch_size,
-        micro_batch_size=recipe.top.micro_batch_size,
+        micro_batch_size=recipe.micro_batch_size,
         image_size=recipe.image_size,
         precision=recipe.trainer.precision,
     )

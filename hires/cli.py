@@ -19,18 +19,24 @@ from hires.errors import ConfigError, HiresError
 COMMANDS = {
     "train": "Train a model, or continue a stopped run.",
     "evaluate": "Evaluate a trained run on whole images at native resolution.",
+    "autobatch": "Find the plan that fits a budget: the largest micro-batch or image size, or the fastest.",
     "profile": "Predict what a training step occupies, on any device, and what policies would change.",
     "compare": "Train under several settings side by side: memory, time, losses, differences.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
-MODULES = {"compare": "hires.compare", "profile": "hires.profile"}
+MODULES = {name: f"hires.{name}" for name in ("autobatch", "compare", "profile")}
 """Commands whose functions are elsewhere."""
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
 def main() -> int:
-    """Runs what sys.argv asks for. Exit codes: 0, 1 (error), 2 (wrong key or value), 130 (interrupted)."""
+    """Runs what sys.argv asks for.
+
+    Exit codes: 0, 1 (error, or memory ran out), 2 (wrong key or value), 130 (interrupted).
+    """
+    # Segments that grow waste less of a device; torch reads this when it is imported.
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print(cli_help.overview(COMMANDS))
@@ -65,11 +71,13 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except HiresError as error:
-        return _report(error, str(error))
+        return _report(error, str(error), _code(error))
     except cli_errors.CONFIG_ERRORS as error:
         if request is None or (run and run.failed):
             raise
-        return _report(error, cli_errors.explain(error, request))
+        return _report(error, cli_errors.explain(error, request), 2)
+    except MemoryError as error:
+        return _report(error, cli_errors.out_of_memory(error), 1)
 
 
 class _Run:
@@ -96,11 +104,17 @@ class _Run:
             try:
                 self._work(cfg)
             except HiresError as error:
-                job = f"job {HydraConfig.get().job.num}: " if self.request.flags.multirun else ""
-                self.code = max(self.code, _report(error, f"{job}{error}"))
-            except Exception:
-                self.failed = True
-                raise
+                self._end(error, str(error), _code(error))
+            except Exception as error:
+                if not _is_out_of_memory(error):
+                    self.failed = True
+                    raise
+                self._end(error, cli_errors.out_of_memory(error), 1)
+
+    def _end(self, error: Exception, message: str, code: int) -> None:
+        """Says how a job ended; the other jobs of a sweep go on."""
+        job = f"job {HydraConfig.get().job.num}: " if self.request.flags.multirun else ""
+        self.code = max(self.code, _report(error, f"{job}{message}", code))
 
     def _work(self, cfg: DictConfig) -> None:
         cli_check.check(cfg, self.request)
@@ -134,12 +148,23 @@ def _set_full_error(value: str | None) -> None:
         os.environ[_FULL_ERROR] = value
 
 
-def _report(error: Exception, message: str) -> int:
-    """Prints one line, after the traceback where that was asked for, and gives the exit code."""
+def _code(error: HiresError) -> int:
+    return 2 if isinstance(error, ConfigError) else 1
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out; torch is not imported to tell."""
+    if "torch" not in sys.modules:
+        return isinstance(error, MemoryError)
+    return bool(import_module("hires.ops.out_of_memory").is_out_of_memory(error))
+
+
+def _report(error: Exception, message: str, code: int) -> int:
+    """Prints one line, after the traceback where that was asked for, and gives the exit code back."""
     if "1" in (os.environ.get(_FULL_ERROR), os.environ.get("HIRES_DEBUG")):
         traceback.print_exception(error)
     print(" ".join(message.split()), file=sys.stderr)
-    return 1 if isinstance(error, HiresError) and not isinstance(error, ConfigError) else 2
+    return code
 
 
 def _complete(arguments: list[str]) -> int:

@@ -4,55 +4,72 @@ import gc
 import json
 import logging
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 
 from hires.engine.files import write_json
+from hires.examples import Examples
 from hires.interfaces import DataLimits, Sample
 from hires.memory.events import allocator_peak
+from hires.memory.limit import Limit
 from hires.memory.meter import LivePeak
+from hires.ops.out_of_memory import is_out_of_memory
+from hires.ops.process_memory import THRESHOLD, Growth
 from hires.recipe import read_recipe
-from hires.trainings import Examples, Training, begin, begin_on_examples, open_material
+from hires.trainings import Training, begin, begin_on_examples, open_material
 from hires.wiring import make_task
 
 log = logging.getLogger(__name__)
 
 STEPS = 3
-"""The first makes the optimizer's state, so that the second is the first with everything there."""
+"""The first makes the optimizer's state, so that the second is the first with everything there: two are enough
+to see the peak, and the third says how long they take."""
 
 
-class Peak(NamedTuple):
-    """Bytes; None is what could not be measured."""
+class Measured(NamedTuple):
+    """What a training took; bytes. None is what could not be measured."""
 
     allocated: int | None = None
     reserved: int | None = None
     live: int | None = None  # of tensors, without what kernels need; not on CUDA
+    seconds: float | None = None  # of a step, without the first
+    spread: int | None = None  # of what the steps after the first reserved
+    retries: int = 0  # of CUDA's allocator, which make steps slow
+    out_of_memory: bool = False
 
 
-def measure_memory(name: str, cfg: DictConfig, examples: Examples | None = None) -> Peak:
-    """The peak of a training with the configuration; of a process that failed, nothing."""
+def measure_memory(
+    name: str, cfg: DictConfig, examples: Examples | None = None, *, live: bool = False, limit: int | None = None
+) -> Measured:
+    """The peak of a training with the configuration; of a process that failed, nothing.
+
+    With a `limit`, what would reserve more bytes than that is out of memory. `live` tensors are counted on
+    request: that takes one more training.
+    """
     with tempfile.TemporaryDirectory() as folder:
         order, peak = Path(folder, "order.json"), Path(folder, "peak.json")
         wanted = {"classes": examples.classes, "limits": asdict(examples.limits)} if examples else None
-        write_json(order, {"config": OmegaConf.to_container(cfg, resolve=True), "examples": wanted})
+        config = OmegaConf.to_container(cfg, resolve=True)
+        write_json(order, {"config": config, "examples": wanted, "live": live, "limit": limit})
         allowing = [word for word in sys.argv[1:] if word.lstrip("+").startswith("allow_targets=")]
         # without -P, a file in the working directory could stand in for a library
         command = [sys.executable, "-P", "-m", "hires.measured_memory", *allowing, str(order), str(peak)]
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
         if done.returncode == 0:
-            return Peak(**json.loads(peak.read_text()))
+            return Measured(**json.loads(peak.read_text()))
     log.warning("The memory of %s could not be measured: %s", name, _reason(done))
-    return Peak()
+    return Measured()
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
@@ -68,7 +85,7 @@ def _environment() -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(folder or os.getcwd() for folder in sys.path),
         "OMP_NUM_THREADS": str(torch.get_num_threads()),
-        "MALLOC_MMAP_THRESHOLD_": "65536",
+        "MALLOC_MMAP_THRESHOLD_": str(THRESHOLD),
         "KINETO_LOG_LEVEL": "5",
     }
 
@@ -79,12 +96,15 @@ class Trial(NamedTuple):
     begin: Callable[[], Training]
     batches: list[list[Sample]]
 
-    def run(self) -> Training:
-        training = self.begin()
-        for batch in self.batches:
+    def run(self, steps: int = STEPS) -> tuple[Training, list[float]]:
+        """A training after so many steps, and the seconds of each."""
+        training, seconds = self.begin(), []
+        for batch in self.batches[:steps]:
+            start = time.perf_counter()
             training.update(batch)
-        training.wait()
-        return training
+            training.wait()
+            seconds.append(time.perf_counter() - start)
+        return training, seconds
 
 
 def trial_on_data(cfg: DictConfig) -> Trial:
@@ -101,23 +121,32 @@ def trial_on_examples(cfg: DictConfig, examples: Examples) -> Trial:
     return Trial(start, [samples] * STEPS)
 
 
-def measured(trial: Trial, *, live: bool) -> Peak:
-    """The peak of a training in this process, whose imports are done and which has opened its data.
-
-    `live` tensors are counted on request: that takes one more training.
-    """
-    with Growth() as growth:
-        device = trial.run().learner.fabric.device
+def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
+    """What a training takes in this process, whose imports are done and which has opened its data."""
+    try:
+        with limit, Growth() as growth:
+            training, seconds = trial.run()
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return Measured(out_of_memory=True)
+    device = training.learner.fabric.device
+    median = statistics.median(seconds[1:])
     if device.type == "cuda":
-        return Peak(torch.cuda.max_memory_allocated(device), _reserved(device))
+        most, retries = (
+            torch.cuda.max_memory_allocated(device),
+            torch.cuda.memory_stats(device)["num_alloc_retries"],
+        )
+        return Measured(most, _reserved(device), seconds=median, retries=retries)
+    del training
     gc.collect()
     # Once more from the beginning: what the profiler and the meter note takes memory itself.
-    allocated = allocator_peak(trial.run)
+    allocated = allocator_peak(lambda: trial.run(steps=2))
     if not live:
-        return Peak(allocated, growth.bytes)
+        return Measured(allocated, growth.bytes, seconds=median)
     with LivePeak() as meter:
-        trial.run()
-    return Peak(allocated, growth.bytes, meter.peak)
+        trial.run(steps=2)
+    return Measured(allocated, growth.bytes, meter.peak, median)
 
 
 def _reserved(device: torch.device) -> int:
@@ -126,50 +155,14 @@ def _reserved(device: torch.device) -> int:
     return torch.cuda.max_memory_reserved(device) + total - free - torch.cuda.memory_reserved(device)
 
 
-class Growth:
-    """By how much the process's writable private memory (VmData) grew at most, looked up every millisecond."""
-
-    def __init__(self) -> None:
-        self.bytes: int | None = None
-        self._begun, self._end = threading.Event(), threading.Event()
-        self._watch = threading.Thread(target=self._watching, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._watch.start()
-        self._begun.wait()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._end.set()
-        self._watch.join()
-
-    def _watching(self) -> None:
-        before = largest = vm_data()  # here, so that the thread's own stack is not counted
-        self._begun.set()
-        while before is not None and largest is not None:
-            ended = self._end.wait(0.001)
-            largest = max(largest, vm_data() or 0)
-            self.bytes = largest - before
-            if ended:
-                return
-
-
-def vm_data() -> int | None:
-    """Bytes of writable private memory of this process; None where there is no /proc."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), None)
-
-
 def main() -> None:
     order, peak = map(Path, sys.argv[-2:])
     content = json.loads(order.read_text())
     cfg, wanted = OmegaConf.create(content["config"]), content["examples"]
     examples = wanted and Examples(tuple(wanted["classes"]), DataLimits(**wanted["limits"]))
     trial = trial_on_examples(cfg, examples) if examples else trial_on_data(cfg)
-    write_json(peak, measured(trial, live=examples is not None)._asdict())
+    limit = Limit(content["limit"], cfg.trainer.accelerator)
+    write_json(peak, measured(trial, live=content["live"], limit=limit)._asdict())
 
 
 if __name__ == "__main__":

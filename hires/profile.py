@@ -3,34 +3,33 @@
 import logging
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
-import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
 
 from hires import runs
 from hires.build import make_plan
-from hires.data.limits import data_limits
 from hires.engine.display import log_to
 from hires.engine.files import write_json, write_text
-from hires.interfaces import ConfigError, DataLimits
-from hires.measured_memory import Peak, measure_memory
-from hires.memory.mixtures import Mixtures, fit
-from hires.memory.policies import KEY, Policies, parse_policy, policies_of, shortened
+from hires.examples import Examples, examples_of
+from hires.interfaces import ConfigError
+from hires.measured_memory import Measured, measure_memory
+from hires.memory.budget import budget_bytes
+from hires.memory.mixtures import Mixtures, fit, overhead_of
+from hires.memory.needs import needs_of
+from hires.memory.policies import as_override, parse_policy, policies_of, shortened
 from hires.memory.profile import MemoryProfile
 from hires.memory.report import sampled, unit_rows, verdict
 from hires.recipe import Recipe, read_recipe
-from hires.simulated_training import SimulatedTraining
-from hires.trainings import Examples
+from hires.simulated_training import SimulatedTraining, device_of
 from hires.visualize.memory import page, table
 
 log = logging.getLogger(__name__)
 
 RESULT, PAGE = "memory.json", "memory.html"
-OBJECTS = 100
-"""In one image, where nothing is said of the data: as many as COCO's evaluation looks at."""
 
 
 def profile(cfg: DictConfig) -> dict[str, Any]:
@@ -41,11 +40,16 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     console = Console()
     log_to(console, None)
     recipe = read_recipe(cfg)
+    if recipe.to_be_planned:
+        raise ConfigError(
+            "memory: a step that has `auto` or memory.maximize in it is searched for by `hires autobatch`; `hires "
+            "profile` needs a micro-batch, an image size and policies (memory.budget names the cheapest that fit)"
+        )
     device = device_of(recipe)
     examples, notes = examples_of(recipe)
-    training = SimulatedTraining(recipe, examples, make_plan(recipe), device)
+    training = SimulatedTraining(recipe, examples, device)
     policies_of(recipe.memory.activation_checkpointing, training.units)  # what is wrong is said before the work
-    found = predicted(training, _measured(cfg, device, examples) if recipe.memory.measure else Peak())
+    found = predicted(training, _measured(cfg, device, examples) if recipe.memory.measure else Measured())
     run_dir = runs.new_run_dir(cfg.run_dir, "profile")  # only now: whatever was wrong has been said
     outcome = {
         "command": "profile",
@@ -61,48 +65,24 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     return outcome
 
 
-def _measured(cfg: DictConfig, device: str, examples: Examples) -> Peak:
+def _measured(cfg: DictConfig, device: str, examples: Examples) -> Measured:
     """What the step occupies on the device that it is predicted for."""
     cfg = cfg.copy()
     cfg.trainer.accelerator = device
-    return measure_memory("the step", cfg, examples)
+    return measure_memory("the step", cfg, examples, live=True)
 
 
-def device_of(recipe: Recipe) -> str:
-    """The type of the device that a step is predicted for.
-
-    Raises ConfigError if the step is to be measured on one that is not there.
-    """
-    there = "cuda" if torch.cuda.is_available() else "cpu"
-    accelerator = recipe.trainer.accelerator
-    device = recipe.memory.device or (there if accelerator == "auto" else accelerator)
-    if recipe.memory.measure and device == "cuda" and there != "cuda":
-        raise ConfigError("memory.measure: got true, but torch finds no CUDA device here; it is predicted without")
-    return device
-
-
-def examples_of(recipe: Recipe) -> tuple[Examples, list[str]]:
-    """What the step is predicted for, of the data if there has to be any, and what is to be said of it."""
-    count = recipe.model.num_classes
-    if count:
-        note = f"No data was looked at (model.num_classes is set): images have up to {OBJECTS} objects."
-        detects = recipe.task.kind != "segmentation"
-        return Examples(tuple(map(str, range(count))), DataLimits(max_objects=OBJECTS)), [note] * detects
-    source: Any = recipe.data.source("train")
-    return Examples(source.classes, data_limits(source, recipe.image_size, recipe.data)), []
-
-
-def predicted(training: SimulatedTraining, measured: Peak) -> dict[str, Any]:
+def predicted(training: SimulatedTraining, measured: Measured) -> dict[str, Any]:
     """What memory.json says of a step."""
     recipe, said = training.recipe, training.recipe.memory.activation_checkpointing
-    begin = time.perf_counter()
+    begin, plan = time.perf_counter(), make_plan(training.recipe)
     policies = policies_of(said, training.units)
-    alternatives = {policy: training.profile(policy) for policy in training.alternatives}
+    alternatives = {policy: training.profile(policy, plan.micro_batch_size) for policy in _alternatives(training)}
     known = alternatives.get(said) if isinstance(said, str) else None
-    chosen = known or training.profile(said)
+    chosen = known or training.profile(said, plan.micro_batch_size)
     each = {policy: profile for policy, profile in alternatives.items() if "@" not in policy}
     rows = unit_rows(training.units, policies, chosen, each)
-    plan = replace(training.plan, policies={name: str(policy) for name, policy in policies.items()})
+    plan = replace(plan, policies={name: str(policy) for name, policy in policies.items()})
     return {
         "device": chosen.device,
         "precision": recipe.trainer.precision,
@@ -129,30 +109,38 @@ def predicted(training: SimulatedTraining, measured: Peak) -> dict[str, Any]:
     }
 
 
+def _alternatives(training: SimulatedTraining) -> list[str]:
+    """The policies that all units can have, `none` first; those of segments only for a budget."""
+    segments = ["full@2", "full@stage"] if training.recipe.memory.budget else []
+    return ["none", "selective", "full", *segments, *(["offload"] if training.offloads else [])]
+
+
 def _fitting(training: SimulatedTraining, alternatives: dict[str, MemoryProfile]) -> dict[str, Any] | None:
     """The cheapest policies within memory.budget, or those that come nearest; None without a budget."""
-    budget = training.budget
-    if budget is None:
+    said, units = training.recipe.memory.budget, training.units
+    if said is None:
         return None
+    budget = budget_bytes(said, training.device.type)
     # what is offloaded takes time that is not estimated
     known = {name: profile for name, profile in alternatives.items() if name != "offload"}
-    policies, found = fit(Mixtures(training.units, known), known, training.profile, budget)
+    needs = {name: needs_of(profile, [unit.name for unit in units]) for name, profile in known.items()}
+    policies, found = fit(
+        Mixtures(units, needs),
+        partial(training.profile, micro_batch_size=training.recipe.micro_batch_size),
+        budget,
+        overhead=overhead_of(known),
+        known=known,
+    )
     parsed = {name: parse_policy(policy) for name, policy in policies.items()}
     return {
         "budget": budget,
         "fits": found.reserved <= budget,
         "policies": policies,
-        "override": override(shortened(parsed, training.units)),
+        "override": as_override(shortened(parsed, training.units)),
         "allocated": found.allocated,
         "reserved": found.reserved,
         "cost": sum(found.recomputed().values()),
     }
-
-
-def override(said: Policies) -> str:
-    """Policies as they are given on the command line."""
-    text = said if isinstance(said, str) else "{" + ", ".join(f"{name}: {p}" for name, p in said.items()) + "}"
-    return f"{KEY}={text}" if isinstance(said, str) else f"'{KEY}={text}'"
 
 
 def _notes(recipe: Recipe, device: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The settings of a run as checked objects: what `build` reads out of a configuration."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -11,7 +11,8 @@ from hires.engine.optimizer import OptimizerSettings, SchedulerSettings
 from hires.engine.settings import EvaluationSettings, TrainerSettings
 from hires.instantiate import allowed_on_command_line, instantiate
 from hires.interfaces import ConfigError
-from hires.memory.planner import FixedPlanner
+from hires.memory.policies import AUTO
+from hires.memory.settings import MemorySettings
 from hires.models.backbone import BackboneSettings
 from hires.models.trial import Trial
 from hires.settings import Bounds, Settings
@@ -24,9 +25,9 @@ Size = tuple[int, int]
 class TopLevel(Settings):
     """The keys of a training that belong to no group."""
 
-    image_size: Count | tuple[Count, Count]
+    image_size: Literal["auto"] | Count | tuple[Count, Count]
     batch_size: Count
-    micro_batch_size: Count | None
+    micro_batch_size: Literal["auto"] | Count | None
     seed: Annotated[int, Bounds(0, 2**63 - 1)]
     init_from: str | None
 
@@ -45,17 +46,35 @@ class Recipe:
     optimizer: OptimizerSettings
     scheduler: SchedulerSettings
     trainer: TrainerSettings
-    memory: FixedPlanner
+    memory: MemorySettings
 
     @property
     def image_size(self) -> Size:
-        """(height, width) that the network sees in training, pixels."""
-        return as_size(self.top.image_size)
+        """(height, width) that the network sees in training, pixels. Raises ConfigError before it is planned."""
+        size = self.top.image_size
+        if isinstance(size, str):
+            raise ConfigError(
+                "image_size: got auto, which `hires train` and `hires autobatch` find; give a size here"
+            )
+        return as_size(size)
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Samples in one forward and backward; the whole batch if nothing is said."""
+        micro = self.top.micro_batch_size
+        return micro if isinstance(micro, int) else self.top.batch_size
+
+    @property
+    def to_be_planned(self) -> bool:
+        """Whether anything is to be found that decides about memory."""
+        said = (self.top.image_size, self.top.micro_batch_size, self.memory.activation_checkpointing)
+        return self.memory.maximize is not None or AUTO in said
 
     @property
     def window(self) -> Size:
         """(height, width) that the network sees in evaluation, pixels."""
-        return as_size(getattr(self.evaluation, self.window_key) or self.top.image_size)
+        said = getattr(self.evaluation, self.window_key)
+        return as_size(said) if said else self.image_size
 
     @property
     def window_key(self) -> str:
@@ -65,7 +84,7 @@ class Recipe:
     def trials(self, training: bool) -> list[Trial]:
         """The forward passes that a training or an evaluation is going to make."""
         batch, evaluation = self.top.batch_size, self.evaluation
-        micro = self.top.micro_batch_size or batch
+        micro = self.micro_batch_size
         last = Trial(f"evaluation.{self.window_key}", self.window, evaluation.batch_size, training=False)
         counts = sorted({min(micro, batch), batch % micro} - {0}) if training else []
         return [*(Trial("image_size", self.image_size, count, training=True) for count in counts), last]

@@ -13,61 +13,65 @@ from torch import nn
 from hires.engine.ema import make_average
 from hires.engine.fabric import Place, autocast_of
 from hires.engine.step import accumulate, train_step
-from hires.interfaces import ConfigError, MemoryPlan, Sample
+from hires.examples import Examples
+from hires.interfaces import ConfigError, Sample
 from hires.memory.allocator import AllocatorSettings
-from hires.memory.budget import budget_bytes
 from hires.memory.checkpointing import apply_policies
 from hires.memory.meter import Workspace
 from hires.memory.policies import Policies
 from hires.memory.profile import HALF_ON_CPU, MemoryProfile
+from hires.memory.shapes import least_micro_batch
 from hires.memory.simulate import Simulation
 from hires.memory.simulate_offload import SimulatedOffload
 from hires.memory.units import Unit, find_units
 from hires.memory.workspace import MeasuredWorkspace, Operation, measure
 from hires.memory.workspace_cuda import CudaWorkspace
+from hires.ops.zero_weights import ZeroWeights
 from hires.recipe import Recipe, Size
-from hires.trainings import Examples
 from hires.wiring import make_task
 
-SMALL, SMALL_BATCH = (4, 8), 2  # of the runs that measure workspace: strides of a side, samples
+SMALL, SMALL_BATCH = (4, 6), 2  # of the runs that measure workspace: strides of a side, samples
 
 
 class SimulatedTraining:
-    """The step of a plan on examples, on a device, `cpu` or `cuda`."""
+    """The step of a recipe on examples, on a device, `cpu` or `cuda`; the workspace may be known already."""
 
-    def __init__(self, recipe: Recipe, examples: Examples, plan: MemoryPlan, device: str):
-        self.recipe, self.examples, self.plan = recipe, examples, plan
-        self._allocator, said = allocator_settings(), recipe.memory.budget
-        self.budget = None if said is None else budget_bytes(said, device)
-        task = _task(recipe, examples.classes)
-        self.units, self._stride = find_units(task, task.stages()), task.network.stride
+    def __init__(self, recipe: Recipe, examples: Examples, device: str, workspace: Workspace | None = None):
+        self.recipe, self.examples = recipe, examples
+        self._allocator = allocator_settings()
+        with ZeroWeights():
+            task = _task(recipe, examples.classes)
+        self.units, self.stride = find_units(task, task.stages()), task.network.stride
+        self.least_micro_batch = least_micro_batch(task)
         self.described = {unit.name: _described(task, unit) for unit in self.units}
         self._simulation = Simulation(task, device, self.units)
         self.device = self._simulation.device
         with self._simulation.active():
             self._average = make_average(self._simulation.module, recipe.trainer.ema_decay)
         self._optimizer = self._simulation.optimizer(recipe.optimizer.build)
+        if workspace is not None:
+            self.__dict__["workspace"] = workspace
 
     @property
-    def alternatives(self) -> list[str]:
-        """The policies that all units can have, `none` first."""
-        segments = ["full@2", "full@stage"] if self.budget else []
-        return ["none", "selective", "full", *segments, *(["offload"] if self._offload() else [])]
+    def offloads(self) -> bool:
+        """Whether the policy `offload` does anything."""
+        return self._offload() is not None
 
-    def profile(self, said: Policies) -> MemoryProfile:
+    def profile(self, said: Policies, micro_batch_size: int) -> MemoryProfile:
         """What a step occupies under policies."""
-        task, plan = self._simulation.module, self.plan
+        task = self._simulation.module
         apply_policies(task, self.units, said, offload=self._offload())
         # the second of two full micro-batches needs most: gradients of the first are there
-        again = self.recipe.top.batch_size >= 2 * plan.micro_batch_size
-        count = plan.micro_batch_size if again else self.recipe.top.batch_size
+        batch_size = max(self.recipe.top.batch_size, micro_batch_size)
+        again = batch_size >= 2 * micro_batch_size
+        count = micro_batch_size if again else batch_size
         with self._simulation.active():
-            samples = self.examples.samples(task, count, plan.image_size)
+            samples = self.examples.samples(task, count, self.recipe.image_size)
             for parameter in task.parameters():
                 parameter.grad = torch.empty_like(parameter) if again and parameter.requires_grad else None
         average = None if self._average.module is task else self._average.module
         found = self._simulation.profile(
-            partial(self._step, samples),
+            partial(self._step, samples, micro_batch_size),
             optimizer=self._optimizer,
             average=average,
             workspace=self.workspace,
@@ -76,14 +80,14 @@ class SimulatedTraining:
         half = self.device.type == "cpu" and self.recipe.trainer.precision != "32-true"
         return replace(found, context=found.context + HALF_ON_CPU) if half else found
 
-    def _step(self, samples: list[Sample]) -> None:
+    def _step(self, samples: list[Sample], micro_batch_size: int) -> None:
         task: Any = self._simulation.module
         recipe = self.recipe
         train_step(
             task,
             samples,
             self._optimizer,
-            micro_batch_size=self.plan.micro_batch_size,
+            micro_batch_size=micro_batch_size,
             place=Place(self.device, recipe.trainer.channels_last),
             autocast=self._autocast(),
             clip=self._clip,
@@ -115,11 +119,11 @@ class SimulatedTraining:
 
     def small_sizes(self) -> list[Size]:
         """Two image sizes at which a step is soon done, multiples of the model's stride."""
-        return [(count * self._stride, count * self._stride) for count in SMALL]
+        return [(count * self.stride, count * self.stride) for count in SMALL]
 
     def _measured(self, size: Size) -> list[Operation]:
         recipe = replace(self.recipe, top=replace(self.recipe.top, image_size=size))
-        task, count = _task(recipe, self.examples.classes), min(SMALL_BATCH, self.plan.micro_batch_size)
+        task, count = _task(recipe, self.examples.classes), min(SMALL_BATCH, self.recipe.micro_batch_size)
         samples = self.examples.samples(task, count, size)
         run = partial(
             accumulate,
@@ -129,8 +133,25 @@ class SimulatedTraining:
             place=Place(self.device, recipe.trainer.channels_last),
             autocast=self._autocast(),
         )
-        run()  # what is done once, the first time
+        if size == self.small_sizes()[0]:
+            run()  # what is done once, the first time
         return measure(run)
+
+
+def device_of(recipe: Recipe) -> str:
+    """The type of the device that a step is predicted for.
+
+    Raises ConfigError if the step is to be measured on one that is not there.
+    """
+    there = "cuda" if torch.cuda.is_available() else "cpu"
+    accelerator = recipe.trainer.accelerator
+    device = recipe.memory.device or (there if accelerator == "auto" else accelerator)
+    if recipe.memory.measure and device == "cuda" and there != "cuda":
+        raise ConfigError(
+            "memory.measure: got true, but torch finds no CUDA device here; leave out memory.measure=true to "
+            "predict the step on CUDA without the device, or measure the step on this CPU with memory.device=cpu"
+        )
+    return device
 
 
 def allocator_settings() -> AllocatorSettings:

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -14,9 +14,10 @@ from hires.build import make_plan
 from hires.data.loader import StepSampler, make_loader
 from hires.data.windows import windows_in_epoch
 from hires.engine.fabric import make_fabric
+from hires.engine.recovery import Ladder
 from hires.engine.step import Updater
-from hires.interfaces import DataLimits, ImageSource, MemoryPlan, Sample
-from hires.recipe import Recipe, Size
+from hires.interfaces import ImageSource, MemoryPlan, Sample
+from hires.recipe import Recipe
 from hires.wiring import (
     Learner,
     make_dataset,
@@ -99,26 +100,12 @@ class Training:
         return evaluation(self.learner.average.module)
 
 
-class Examples(NamedTuple):
-    """What to train on instead of data: the worst that data of these classes within these limits can bring."""
-
-    classes: tuple[str, ...]
-    limits: DataLimits
-
-    def samples(self, task: Any, count: int, image_size: Size) -> list[Sample]:
-        """The samples of the most demanding batch."""
-        batch = task.example_batch(count, image_size, self.limits)
-        return [
-            Sample(image, target, "example") for image, target in zip(batch.images, batch.targets, strict=True)
-        ]
-
-
 def begin_on_examples(recipe: Recipe, classes: tuple[str, ...]) -> Training:
     """A training before its first step, from random weights, that needs no data."""
     seed_everything(recipe.top.seed)
     plan, fabric = make_plan(recipe), make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     learner = make_learner_of(recipe, fabric, make_task(recipe, classes, training=None, load_pretrained=False))
-    update = make_update(recipe, learner, plan, recipe.trainer.steps(1))
+    update = make_update(recipe, learner, fixed(plan), recipe.trainer.steps(1))
     return Training(recipe, learner, update, with_policies(recipe, learner, plan, list))
 
 
@@ -127,5 +114,10 @@ def begin(material: Material, samples: list[Sample]) -> Training:
     recipe, plan = material.recipe, make_plan(material.recipe)
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     learner = make_learner(recipe, material.source, fabric, resumed=False)
-    update = make_update(recipe, learner, plan, material.max_steps)
+    update = make_update(recipe, learner, fixed(plan), material.max_steps)
     return Training(recipe, learner, update, with_policies(recipe, learner, plan, lambda: samples))
+
+
+def fixed(plan: MemoryPlan) -> Ladder:
+    """A plan without its rungs: this plan is what is measured or compared, and a lack of memory is an error."""
+    return Ladder(replace(plan, rungs=()))

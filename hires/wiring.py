@@ -11,19 +11,23 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from torch import Tensor
 
 from hires.data.loader import StepLoader, StepSampler, make_loader
 from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
 from hires.engine.checkpointer import Checkpointer, load_matching, read, weights
 from hires.engine.ema import Averaged, make_average
-from hires.engine.evaluate import as_it_is, evaluate
+from hires.engine.evaluate import FittingViews, as_it_is, evaluate
 from hires.engine.fabric import Place
 from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
+from hires.engine.recovery import Ladder, Recovering
 from hires.engine.step import Updater, collate, train_step
+from hires.engine.undo import Undo
 from hires.engine.views import Views
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Sample
 from hires.memory.checkpointing import give_policies
+from hires.memory.policies import policies_of
 from hires.memory.units import find_units
 from hires.memory.verify import differing_units
 from hires.models.statistics import image_statistics
@@ -66,15 +70,16 @@ class Learner:
     optimizer: Any
     progress: Progress
 
-    def checkpointer(self, folder: Path) -> Checkpointer:
+    def checkpointer(self, folder: Path, ladder: Ladder) -> Checkpointer:
         parts = {
             "task": self.task,
             "ema": self.average,
             "optimizer": ResumableOptimizer(self.optimizer),
             "precision": self.fabric.strategy.precision,
             "progress": self.progress,
+            "plan": ladder,
         }
-        return Checkpointer(folder, parts)
+        return Checkpointer(folder, parts, optional=["plan"])
 
 
 def make_learner(recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed: bool) -> Learner:
@@ -100,23 +105,41 @@ def with_policies(
 ) -> MemoryPlan:
     """The plan with the policy of every unit, which the learner gets; it is verified before and compiled after.
 
-    `samples` gives those that are verified with. Raises ConfigError for policies of units that the model does not
-    have, and for units that do not do the same twice.
+    `samples` gives those that are verified with. The rungs get the policy of every unit too. Raises ConfigError
+    for policies of units that the model does not have, and for units that do not do the same twice.
     """
-    task, memory = learner.task, recipe.memory
-    first = samples()[: plan.micro_batch_size] if memory.verify else []
+    first = samples()[: plan.micro_batch_size] if recipe.memory.verify else []
     if first:
         check_units(recipe, learner, first)
+    policies = apply_plan(recipe, learner, plan)
+    units = find_units(learner.task, learner.task.stages())
+    rungs = []
+    for rung in plan.rungs:
+        named = policies_of(rung.policies or recipe.memory.activation_checkpointing, units)
+        rungs.append(replace(rung, policies={name: str(policy) for name, policy in named.items()}))
+    return replace(plan, policies=policies, rungs=tuple(rungs))
+
+
+def apply_plan(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> dict[str, str]:
+    """Gives the learner the policies of a plan (those of the settings, where it has none) and returns them."""
+    task, memory = learner.task, recipe.memory
     policies = give_policies(
         task,
         find_units(task, task.stages()),
-        memory.activation_checkpointing,
+        plan.policies or memory.activation_checkpointing,
         device=learner.fabric.device,
         offload_dir=memory.offload_dir,
     )
     if recipe.trainer.compile:
         task.compile()
-    return replace(plan, policies=policies)
+    return policies
+
+
+def exchange_plan(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> None:
+    """As `apply_plan`, in the middle of a training: what was compiled under other policies is forgotten."""
+    if recipe.trainer.compile:
+        torch.compiler.reset()
+    apply_plan(recipe, learner, plan)
 
 
 def check_units(recipe: Recipe, learner: Learner, samples: list[Sample]) -> None:
@@ -144,26 +167,48 @@ def move(task: Any, recipe: Recipe, fabric: Fabric) -> None:
         task.to(memory_format=torch.channels_last)
 
 
-def make_update(recipe: Recipe, learner: Learner, plan: MemoryPlan, max_steps: int) -> Updater:
-    """One optimizer step of a learner, as a function of the samples; continues where its progress stands."""
-    fabric, optimizer = learner.fabric, learner.optimizer
+def make_update(
+    recipe: Recipe,
+    learner: Learner,
+    ladder: Ladder,
+    max_steps: int,
+    on_change: Callable[[MemoryPlan], Any] = lambda plan: None,
+) -> Updater:
+    """One optimizer step of a learner, as a function of the samples; continues where its progress stands.
+
+    `on_change` is told the plan that is used from then on, when memory ran out and the ladder has rungs.
+    """
+    optimizer = learner.optimizer
     schedule = recipe.scheduler.build(optimizer.optimizer, max_steps)
     schedule.step_update(learner.progress.step)
+    step = Recovering(
+        make_step(recipe, learner),
+        ladder,
+        undo=Undo(learner.task, optimizer.optimizer, getattr(learner.fabric.strategy.precision, "scaler", None)),
+        apply=partial(exchange_plan, recipe, learner),
+        on_change=on_change,
+        progress=learner.progress,
+    )
     return Updater(
         task=learner.task,
-        step=partial(
-            train_step,
-            learner.task,
-            optimizer=optimizer,
-            micro_batch_size=plan.micro_batch_size,
-            place=Place(fabric.device, recipe.trainer.channels_last),
-            autocast=fabric.autocast,
-            backward=fabric.backward,
-            clip=make_clip(recipe, learner),
-        ),
+        step=step,
         schedule=schedule.step_update,
         average=learner.average.update,
         progress=learner.progress,
+    )
+
+
+def make_step(recipe: Recipe, learner: Learner) -> Callable[..., dict[str, Tensor]]:
+    """`train_step` of a learner, as a function of the samples and the size of a micro-batch."""
+    fabric = learner.fabric
+    return partial(
+        train_step,
+        learner.task,
+        optimizer=learner.optimizer,
+        place=Place(fabric.device, recipe.trainer.channels_last),
+        autocast=fabric.autocast,
+        backward=fabric.backward,
+        clip=make_clip(recipe, learner),
     )
 
 
@@ -213,7 +258,7 @@ def make_evaluation(
         evaluate,
         source=source,
         evaluator=recipe.task.evaluator(source.classes),
-        views=make_views(recipe),
+        views=FittingViews(make_views(recipe)),
         place=Place(fabric.device, recipe.trainer.channels_last),
         autocast=fabric.autocast,
         settle=image_statistics if settings.statistics == "image" else as_it_is,

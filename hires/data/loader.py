@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from hires.interfaces import ConfigError, DataError, HiresError, Sample
+from hires.ops.process_memory import lift_limit
 
 Key = tuple[int, int]
 """(epoch, index) of a sample."""
@@ -110,5 +111,6 @@ def _as_they_are(samples: list[Any]) -> list[Any]:
 
 
 def _single_threaded(worker: int) -> None:
+    lift_limit()  # a memory budget is the trainer's
     cv2.setNumThreads(0)
     torch.set_num_threads(1)

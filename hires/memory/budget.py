@@ -10,18 +10,22 @@ from hires.settings import SettingError
 
 UNITS = {"MiB": 2**20, "GiB": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(MiB|GiB)")
-_ALLOWED = "null, a size with its unit (8GiB, 512MiB), or a fraction of what is free (0.9)"
+_ALLOWED = "null, auto (what is free), a size with its unit (8GiB, 512MiB), or a fraction of what is free (0.9)"
 
 
 def check_budget(said: str | float | None) -> None:
-    """Raises SettingError unless it is a size with a unit, a fraction or None."""
-    right = said is None or (0 < said <= 1 if isinstance(said, float | int) else _SIZE.fullmatch(said))
+    """Raises SettingError unless it is a size with a unit, a fraction, `auto` or None."""
+    if said is None or said == "auto":
+        return
+    right = 0 < said <= 1 if isinstance(said, float | int) else _SIZE.fullmatch(said)
     if not right or isinstance(said, bool):
         raise SettingError("budget", said, _ALLOWED)
 
 
 def budget_bytes(said: str | float, device: str) -> int:
     """Bytes that may be reserved on a type of device. Raises ConfigError for a fraction of what is not there."""
+    if said == "auto":
+        said = 1.0
     if isinstance(said, str):
         match = _SIZE.fullmatch(said)
         assert match is not None

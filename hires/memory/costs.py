@@ -15,6 +15,9 @@ BALANCE = {"cpu": 10.0, "cuda": 60.0}
 Orders of magnitude: a core of a server with AVX; GPUs of 8-24 GB with their matrix units.
 """
 
+LAUNCH = {"cpu": 2e5, "cuda": 2e8}
+"""In the same operations: what a kernel takes at least, some microseconds."""
+
 
 def work(function: Any, args: Any, kwargs: Any, result: Any, device: torch.device) -> Work:
     """Of one operation; views and empty tensors are free. Its time is that of what it waits for longer."""
@@ -23,7 +26,7 @@ def work(function: Any, args: Any, kwargs: Any, result: Any, device: torch.devic
     counted = flop_registry.get(function.overloadpacket)
     flops = int(counted(*args, **kwargs, out_val=result)) if counted else 0
     moved = sum(map(size_of, leaves((args, kwargs, result), Tensor)))
-    return Work(flops, moved, max(flops, BALANCE[device.type] * moved))
+    return Work(flops, moved, max(flops, BALANCE[device.type] * moved, LAUNCH[device.type]))
 
 
 _FREE = {torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_strided, torch.ops.aten.detach}

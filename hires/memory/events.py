@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 def profiler_events(run: Callable[[], Any]) -> list[dict[str, Any]]:
     """The events of a run: of operations and labels, and of each allocation and release."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # it looks for GPUs, and says on stderr that there are none
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else it says on stderr that it starts, and finds no GPUs
     with tempfile.TemporaryDirectory() as folder:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
             run()

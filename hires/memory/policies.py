@@ -10,6 +10,7 @@ from hires.interfaces import ConfigError
 from hires.memory.units import Unit
 
 KEY = "memory.activation_checkpointing"
+AUTO = "auto"  # a planner decides
 Kind = Literal["none", "selective", "full", "offload"]
 KINDS = get_args(Kind)
 Policies = str | Mapping[str, str]
@@ -35,7 +36,8 @@ def parse_policy(text: str, key: str = KEY) -> Policy:
     match = _POLICY.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"{key}: got {text}, allowed: {', '.join(KINDS)}, full@stage, full@2 (two units together)"
+            f"{key}: got {text}, allowed: {', '.join(KINDS)}, full@stage, full@2 (two units together), "
+            f"or {AUTO} for all"
         )
     kind, together = match.groups()
     if together is None:
@@ -122,3 +124,9 @@ def shortened(policies: Mapping[str, Policy], units: Sequence[Unit]) -> Policies
 
 def _range(stage: str, first: int, count: int) -> str:
     return f"{stage}.{first}" if count == 1 else f"{stage}.{first}-{first + count - 1}"
+
+
+def as_override(said: Policies) -> str:
+    """Policies as they are given on the command line."""
+    text = said if isinstance(said, str) else "{" + ", ".join(f"{name}: {p}" for name, p in said.items()) + "}"
+    return f"{KEY}={text}" if isinstance(said, str) else f"'{KEY}={text}'"

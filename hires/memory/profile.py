@@ -62,9 +62,16 @@ class MemoryProfile:
                 kept[block.place.unit] = kept.get(block.place.unit, 0) + block.size
         return kept
 
+    def compute(self, *phases: str) -> float:
+        """What the phases of the step take, or all but recomputation, in units of the time that a flop takes."""
+        work = self.timeline.work.items()
+        return sum(
+            w.time for place, w in work if (place.phase in phases if phases else place.phase != "recompute")
+        )
+
     def recomputed(self) -> dict[str | None, float]:
         """The share of the step's compute that is done again, by unit."""
-        whole = sum(work.time for place, work in self.timeline.work.items() if place.phase != "recompute")
+        whole = self.compute()
         again = {place.unit: work for place, work in self.timeline.work.items() if place.phase == "recompute"}
         return {unit: work.time / whole for unit, work in again.items()} if whole else {}
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partialmethod
+from inspect import Parameter, signature
 from typing import Any
 from unittest.mock import patch
 
@@ -42,9 +43,12 @@ def simulate(
     `step(module, optimizer)` is called with a copy of the module without memory, and does what a step does, in
     plain PyTorch: makes or receives inputs on the device, forward, `loss.backward()`, `optimizer.step()`. The
     module itself is not touched and may be on the meta device. `optimizer` makes an optimizer of a module's copy;
-    its state is there before the step. The units tell the activations apart; `workspace` says what kernels take,
-    as CudaWorkspace() or what hires.memory.workspace measures; without it, nothing.
-    Raises SimulationError for a step that depends on numbers in ways that cannot be followed.
+    its state is there before the step. In the place of several optimizers it makes an object that holds them: its
+    `param_groups` and `state` are those of all together, its `step()` and `zero_grad()` call theirs, and `step`
+    may use its parts. The units tell the activations apart; `workspace` says what kernels take, as CudaWorkspace()
+    or what hires.memory.workspace measures; without it, nothing.
+    Raises SimulationError for a step that depends on numbers in ways that cannot be followed, and for an optimizer
+    whose step needs a closure, as that of LBFGS does.
     """
     simulation = Simulation(module, device, units)
     made = simulation.optimizer(optimizer) if optimizer else None
@@ -98,9 +102,13 @@ class Simulation:
             yield
 
     def optimizer(self, make: Callable[[Any], torch.optim.Optimizer]) -> torch.optim.Optimizer:
-        """An optimizer of the copy with its state; it works on all tensors at once where a real one would."""
+        """An optimizer of the copy with its state; it works on all tensors at once where a real one would.
+
+        Raises SimulationError if its step needs a closure.
+        """
         with self.active():
             made = make(self.module)
+            _check_step(made)
             for group in made.param_groups:
                 if self.device.type == "cuda" and group.get("foreach", True) is None and not group.get("fused"):
                     group["foreach"] = True  # what torch chooses for plain tensors
@@ -167,6 +175,18 @@ class Simulation:
                     f"the step does what needs a {self.device.type} device ({reason})"
                 ) from error
         return recorder.timeline
+
+
+def _check_step(optimizer: torch.optim.Optimizer) -> None:
+    """Raises SimulationError unless a step can be made without arguments."""
+    arguments = signature(optimizer.step).parameters.values()
+    packed = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    needed = [a.name for a in arguments if a.default is Parameter.empty and a.kind not in packed]
+    if needed:
+        raise SimulationError(
+            f"the step of {type(optimizer).__name__} needs a {needed[0]} that runs forward and backward again, as "
+            "often as the numbers ask for; simulate the step with another optimizer, such as AdamW"
+        )
 
 
 class _Following:

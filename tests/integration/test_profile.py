@@ -175,11 +175,15 @@ def test_the_objects_of_the_data(hires, tmp_path, shapes_overrides):
         (["memory.device=gpu"], "memory.device: got 'gpu', allowed: cpu, cuda or null"),
         (
             ["memory.device=cuda", "memory.measure=true"],
-            "memory.measure: got true, but torch finds no CUDA device",
+            "torch finds no CUDA device here; leave out memory.measure=true to predict the step on CUDA without",
         ),
-        (["memory.budget=8GB"], "memory.budget: got '8GB', allowed: null, a size with its unit"),
+        (
+            ["memory.budget=8GB"],
+            "memory.budget: got '8GB', allowed: null, auto (what is free), a size with its unit",
+        ),
         (["memory.device=cuda", "memory.budget=0.9"], "memory.budget: got 0.9, but torch finds no CUDA device"),
         (["memory.activation_checkpointing={stage9: full}"], "no such stage"),
+        (["model.num_classes=1"], "model.num_classes): got 1, allowed: 2 and more, one for each pixel; count the"),
         (["image_size=100"], "image_size: got [100, 100], allowed: multiples of 32"),
         (["micro_batch_size=8"], "micro_batch_size: got 8, allowed: at most batch_size, 4"),
     ],

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from hires.interfaces import ConfigError
 from hires.memory.budget import budget_bytes, check_budget, free_on_cpu
 from hires.memory.checkpointing import apply_policies
-from hires.memory.mixtures import Mixtures, fit
+from hires.memory.mixtures import Mixtures, fit, overhead_of
+from hires.memory.needs import needs_of
 from hires.memory.optimal import front
 from hires.memory.policies import parse_policy, policies_of, shortened
 from hires.memory.simulate import Simulation
@@ -49,7 +50,14 @@ def homogeneous():
 
 
 def mixtures():
-    return Mixtures(simulation()[0].units, homogeneous())
+    units = simulation()[0].units
+    return Mixtures(
+        units, {name: needs_of(profile, [u.name for u in units]) for name, profile in homogeneous().items()}
+    )
+
+
+def fitting(budget):
+    return fit(mixtures(), profile, budget, overhead=overhead_of(homogeneous()), known=homogeneous())
 
 
 def test_what_a_mix_needs():
@@ -75,7 +83,7 @@ def test_the_front_is_what_it_says():
 def test_the_cheapest_within_a_budget():
     none, full = homogeneous()["none"], homogeneous()["full"]
     budget = (none.reserved + full.reserved) // 2
-    policies, found = fit(mixtures(), homogeneous(), profile, budget)
+    policies, found = fitting(budget)
     assert found.reserved <= budget
     assert 0 < sum(found.recomputed().values()) < sum(full.recomputed().values())
     assert set(policies.values()) > {"none"} or len(set(policies.values())) > 1
@@ -83,7 +91,7 @@ def test_the_cheapest_within_a_budget():
 
 @pytest.mark.parametrize("budget", [0, 2**40])
 def test_no_room_and_all_room(budget):
-    policies, found = fit(mixtures(), homogeneous(), profile, budget)
+    policies, found = fitting(budget)
     if budget:
         assert set(policies.values()) == {"none"}
     else:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from hires.memory.costs import BALANCE, work
+from hires.memory.costs import BALANCE, LAUNCH, work
 from hires.memory.meter import LivePeak, Recorder
 from hires.memory.profile import profile_of
 from hires.memory.timeline import (
@@ -248,13 +248,18 @@ def test_the_work_of_a_convolution_is_its_products():
     total = done(lambda _: functional.conv2d(image, weight, padding=1))
     assert total.flops == 2 * (2 * 4 * 8 * 8) * (3 * 3 * 3)
     assert total.moved == 4 * (image.numel() + weight.numel() + 2 * 4 * 8 * 8)
-    assert total.time == max(total.flops, BALANCE["cpu"] * total.moved)
+    assert total.time == max(total.flops, BALANCE["cpu"] * total.moved, LAUNCH["cpu"])
 
 
 def test_the_work_of_a_pointwise_operation_is_what_it_moves():
-    x = torch.ones(100)
+    x = torch.ones(10000)
     total = done(lambda _: x + x)
-    assert (total.flops, total.moved, total.time) == (0, 1200, BALANCE["cpu"] * 1200)
+    assert (total.flops, total.moved, total.time) == (0, 120000, BALANCE["cpu"] * 120000)
+
+
+def test_a_kernel_takes_some_time_whatever_it_does():
+    x = torch.ones(1)
+    assert done(lambda _: x + x).time == LAUNCH["cpu"]
 
 
 def test_views_and_empty_tensors_are_no_work():
@@ -268,3 +273,10 @@ def test_on_cuda_moving_costs_more():
         work(torch.ops.aten.neg.default, (x,), {}, result, torch.device(device)).time for device in ("cpu", "cuda")
     ]
     assert times[0] < times[1]
+
+
+def test_a_meta_tensor_takes_nothing():
+    with LivePeak() as meter:
+        torch.empty(10**6, device="meta")
+        torch.empty(8)
+    assert meter.peak == 32

@@ -1,0 +1,81 @@
+"""The command `autobatch`: the plan of a training that fits a budget, and how it was found."""
+
+import logging
+from dataclasses import asdict
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+from rich.console import Console
+
+from hires import runs
+from hires.engine.display import log_to
+from hires.engine.files import write_json, write_text
+from hires.interfaces import MemoryPlan
+from hires.memory.search import Found
+from hires.planning import Planner
+from hires.plans import find_plan, plan_text
+from hires.recipe import read_recipe
+from hires.visualize.search import page, table
+
+log = logging.getLogger(__name__)
+
+RESULT, PAGE, PLAN = "search.json", "search.html", "plan.yaml"
+
+
+def autobatch(cfg: DictConfig) -> dict[str, Any]:
+    """Finds the plan; returns what it writes to search.json. Needs no data if model.num_classes is set."""
+    console = Console()
+    log_to(console, None)
+    plan, planner, notes = find_plan(cfg, read_recipe(cfg))
+    run_dir = runs.new_run_dir(cfg.run_dir, "autobatch")  # only now: whatever was wrong has been said
+    outcome = {
+        "command": "autobatch",
+        "run_dir": str(run_dir),
+        "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+        **found(plan, planner),
+        "notes": notes,
+    }
+    write_json(run_dir / RESULT, outcome)
+    write_text(run_dir / PLAN, plan_text(plan))
+    write_text(run_dir / PAGE, page(outcome))
+    console.print(table(outcome))
+    log.info("Done: %s; train with memory.plan=%s", run_dir / PAGE, run_dir / PLAN)
+    return outcome
+
+
+def found(plan: MemoryPlan, planner: Planner) -> dict[str, Any]:
+    """What search.json says of a search."""
+    predicted, measured = plan.predicted, plan.measured
+    assert predicted is not None
+    return {
+        "device": planner.device,
+        "goal": planner.goal,
+        "budget": planner.budget,
+        "plan": asdict(plan),
+        "override": planner.override(plan),
+        "peak_bytes": {
+            "predicted": asdict(predicted),
+            "allocated": measured and measured.allocated,
+            "reserved": measured and measured.reserved,
+        },
+        "tried": [_row(each, planner) for each in planner.search.tried],
+        "probes": [
+            {**_row(probe.found, planner), "measured": probe.measured._asdict(), "fits": probe.fits}
+            for probe in planner.probes
+        ],
+        "seconds": planner.seconds,
+    }
+
+
+def _row(found: Found, planner: Planner) -> dict[str, Any]:
+    return {
+        "micro_batch_size": found.shape.micro_batch,
+        "image_size": [found.shape.height, found.shape.width],
+        "policies": planner.short(found.policies),
+        "allocated": found.allocated,
+        "reserved": found.reserved,
+        "cost": found.cost,
+        "time": found.time,
+        "fits": found.reserved <= planner.budget,
+    }

@@ -1,0 +1,38 @@
+"""What to train on instead of data: the worst that data can bring."""
+
+from typing import Any, NamedTuple
+
+from hires.data.limits import data_limits
+from hires.interfaces import DataLimits, ImageSource, Sample
+from hires.memory.policies import AUTO
+from hires.recipe import Recipe, Size
+
+OBJECTS = 100
+"""In one image, where nothing is said of the data: as many as COCO's evaluation looks at."""
+_WHOLE = (2**20, 2**20)  # a window that shows all of any image, where the image size is to be found
+
+
+class Examples(NamedTuple):
+    """Samples of these classes that demand most, within these limits."""
+
+    classes: tuple[str, ...]
+    limits: DataLimits
+
+    def samples(self, task: Any, count: int, image_size: Size) -> list[Sample]:
+        """The samples of the most demanding batch."""
+        batch = task.example_batch(count, image_size, self.limits)
+        return [
+            Sample(image, target, "example") for image, target in zip(batch.images, batch.targets, strict=True)
+        ]
+
+
+def examples_of(recipe: Recipe, source: ImageSource | None = None) -> tuple[Examples, list[str]]:
+    """What a step is predicted for, of the data if there has to be any, and what is to be said of it."""
+    count = recipe.model.num_classes
+    if count and source is None:
+        note = f"No data was looked at (model.num_classes is set): images have up to {OBJECTS} objects."
+        detects = recipe.task.kind != "segmentation"
+        return Examples(tuple(map(str, range(count))), DataLimits(max_objects=OBJECTS)), [note] * detects
+    images: Any = source or recipe.data.source("train")
+    size = _WHOLE if recipe.top.image_size == AUTO else recipe.image_size
+    return Examples(images.classes, data_limits(images, size, recipe.data)), []

@@ -1,0 +1,95 @@
+"""What a training step needs at any micro-batch and image size, from a few that were simulated."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import NamedTuple
+
+from hires.memory.mixtures import SLACK, Mixtures, overhead_of
+from hires.memory.needs import Needs, needs_of
+from hires.memory.optimal import cheapest
+from hires.memory.policies import Policies
+from hires.memory.profile import MemoryProfile
+from hires.memory.units import Unit
+
+
+class Shape(NamedTuple):
+    """What a network sees at once."""
+
+    micro_batch: int
+    height: int
+    width: int
+
+    @property
+    def pixels(self) -> int:
+        return self.micro_batch * self.height * self.width
+
+
+Simulate = Callable[[Shape, Policies], MemoryProfile]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was simulated of a policy for all units."""
+
+    needs: Needs
+    overhead: int  # bytes reserved beyond the tensors
+
+
+class Predictions:
+    """Steps of other shapes, on lines through those that were simulated, unit by unit.
+
+    `choices` are the policies to choose from by the name they go by; the only one may be any that was given.
+    """
+
+    def __init__(self, units: Sequence[Unit], choices: Mapping[str, Policies], simulate: Simulate):
+        self.units, self.choices, self.simulate = units, choices, simulate
+        self.known: dict[str, dict[Shape, Known]] = {name: {} for name in choices}
+
+    def learn(self, shape: Shape, names: Iterable[str] | None = None) -> None:
+        """Simulates a shape with these of the choices, or with all."""
+        for name in self.choices if names is None else names:
+            if shape not in self.known[name]:
+                profile = self.simulate(shape, self.choices[name])
+                needs = needs_of(profile, [unit.name for unit in self.units])
+                self.known[name][shape] = Known(needs, overhead_of({name: profile}))
+
+    def mixtures(self, shape: Shape) -> Mixtures:
+        """What mixes of the choices need at a shape."""
+        needs = {name: self._needs(points, shape) for name, points in self.known.items() if points}
+        return Mixtures(self.units, needs)
+
+    def overhead(self, shape: Shape) -> int:
+        """Bytes that are reserved beyond the tensors: what it was at the nearest shape."""
+        points = {at: known for points in self.known.values() for at, known in points.items()}
+        near = _nearest(points, shape)[0]
+        return min(points[near].overhead for points in self.known.values() if near in points)
+
+    def least(self, shape: Shape) -> int:
+        """Bytes that a step of the shape reserves at least."""
+        return self.mixtures(shape).least() + self.overhead(shape)
+
+    def step_time(self, shape: Shape, batch_size: int, room: int) -> float | None:
+        """Compute of an optimizer step with the cheapest policies; None: no room for any."""
+        mixtures = self.mixtures(shape)
+        plan = cheapest(mixtures.options, room - self.overhead(shape), slack=SLACK)
+        if plan is None or mixtures.rest + self.overhead(shape) > room:
+            return None
+        needs = next(self._needs(points, shape) for points in self.known.values() if points)
+        steps = -(-batch_size // shape.micro_batch)
+        return steps * (needs.work + plan.cost * (needs.work + needs.update)) + needs.update
+
+    def _needs(self, points: Mapping[Shape, Known], shape: Shape) -> Needs:
+        first, *others = _nearest(points, shape)
+        needs = points[first].needs
+        other = next((each for each in others if each.pixels != first.pixels), None)
+        if first.pixels == shape.pixels:
+            return needs
+        if other is None:
+            return needs.at(shape.pixels / first.pixels)
+        share = (shape.pixels - first.pixels) / (other.pixels - first.pixels)
+        return needs.towards(points[other].needs, share)
+
+
+def _nearest(points: Iterable[Shape], shape: Shape) -> list[Shape]:
+    return sorted(points, key=lambda point: abs(log(point.pixels / shape.pixels)))

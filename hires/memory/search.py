@@ -1,0 +1,141 @@
+"""The largest step, or the fastest, within a budget: over micro-batches, image sizes and policies."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hires.memory.mixtures import fit
+from hires.memory.policies import Policies
+from hires.memory.predictions import Predictions, Shape
+from hires.memory.profile import MemoryProfile
+from hires.memory.units import Unit
+
+THRIFTY = ("full", "full@stage", "full@2", "offload")
+"""Policies by which the least that a step needs is estimated first: the first two of the choices."""
+FIRST_PIXELS = 256 * 256  # of the step that is simulated first, at least
+NEAR = 1.3  # times as many pixels, or fewer: lines from there are good enough
+
+
+@dataclass(frozen=True)
+class Found:
+    """A step that was simulated."""
+
+    shape: Shape
+    policies: Policies
+    allocated: int
+    reserved: int
+    cost: float  # share of the step's compute that is done again
+    time: float  # compute of a micro-batch and the optimizer's step, recomputation included
+
+
+class Search:
+    """Looks for steps that reserve at most some bytes; `tried` are all that were simulated.
+
+    `choices` are the policies to choose from for each unit, by name, or the only ones that there are to be.
+    """
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        choices: Mapping[str, Policies],
+        simulate: Callable[[Shape, Policies], MemoryProfile],
+    ):
+        self.tried: list[Found] = []
+        self._learnt: list[Shape] = []  # with all policies
+        self._last: tuple[Shape, Policies, MemoryProfile] | None = None
+        self._correction = 1.0
+        self._simulate_one = simulate
+        self._predictions = Predictions(units, choices, self._simulate)
+
+    def largest(self, shapes: Sequence[Shape], room: int) -> Found | None:
+        """The last of the shapes, which grow, that fits, with its cheapest policies; None: not even the first."""
+        self._learn_about(shapes, room)
+        fits, fails = -1, len(shapes)
+        while fails - fits > 1:
+            index = min(max(self._last_that_should_fit(shapes, room), fits + 1), fails - 1)
+            if self.smallest(shapes[index]).reserved <= room:
+                fits = index
+            else:
+                fails = index
+        return self.cheapest(shapes[fits], room) if fits >= 0 else None
+
+    def fastest(self, shapes: Sequence[Shape], batch_size: int, room: int) -> Found | None:
+        """The shape that trains on most pixels in a time, by estimates, with its policies; None: none fits."""
+        self._learn_about(shapes, room)
+        speeds = {}
+        for shape in shapes:
+            time = self._predictions.step_time(shape, batch_size, room)
+            if time is not None:
+                speeds[shape] = batch_size * shape.height * shape.width / time
+        for shape in sorted(speeds, key=speeds.__getitem__, reverse=True) or shapes[:1]:
+            found = self.cheapest(shape, room)
+            if found.reserved <= room:
+                return found
+        return None
+
+    def cheapest(self, shape: Shape, room: int) -> Found:
+        """The cheapest policies of a shape that fit, or those that need least."""
+        predictions, smallest = self._predictions, self.smallest(shape)
+        if smallest.reserved > room or len(predictions.choices) == 1:
+            return smallest
+        policies, profile = fit(
+            predictions.mixtures(shape),
+            lambda some: self._simulate(shape, some),
+            room,
+            overhead=predictions.overhead(shape),
+            known={},
+        )
+        found = _found(shape, policies, profile)
+        return found if found.reserved <= room else smallest
+
+    def smallest(self, shape: Shape) -> Found:
+        """The policies of a shape that need least; how far the estimate was off corrects those that follow."""
+        predictions = self._predictions
+        policies = next(iter(predictions.choices.values()))
+        if len(predictions.choices) > 1:
+            mixtures = predictions.mixtures(shape)
+            policies = mixtures.policies(mixtures.smallest())
+        done = next((each for each in self.tried if (each.shape, each.policies) == (shape, policies)), None)
+        if done is None:
+            estimate = predictions.least(shape)
+            done = _found(shape, policies, self._simulate(shape, policies))
+            self._correction = done.reserved / estimate
+        return done
+
+    def least(self, shape: Shape) -> float:
+        """Bytes that a step of the shape reserves at least, by an estimate."""
+        return self._predictions.least(shape) * self._correction
+
+    def _learn_about(self, shapes: Sequence[Shape], room: int) -> None:
+        """Simulates one shape with little, and the last that should fit by that with all policies."""
+        predictions = self._predictions
+        thrifty = [name for name in THRIFTY if name in predictions.choices][:2] or [*predictions.choices][:1]
+        first = next((shape for shape in shapes if shape.pixels >= FIRST_PIXELS), shapes[-1])
+        predictions.learn(first, thrifty)
+        likely = shapes[max(0, self._last_that_should_fit(shapes, room))]
+        if not any(1 / NEAR < likely.pixels / each.pixels < NEAR for each in self._learnt):
+            self._learnt.append(likely)
+            predictions.learn(likely)
+
+    def _last_that_should_fit(self, shapes: Sequence[Shape], room: int) -> int:
+        """The index, by what is known so far; -1: none."""
+        low, high = -1, len(shapes) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.least(shapes[middle]) <= room:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _simulate(self, shape: Shape, policies: Policies) -> MemoryProfile:
+        if self._last is None or self._last[:2] != (shape, policies):
+            profile = self._simulate_one(shape, policies)
+            self.tried.append(_found(shape, policies, profile))
+            self._last = shape, policies, profile
+        return self._last[2]
+
+
+def _found(shape: Shape, policies: Policies, profile: MemoryProfile) -> Found:
+    cost = sum(profile.recomputed().values())
+    time = profile.compute() * (1 + cost)
+    return Found(shape, policies, profile.allocated, profile.reserved, cost, time)

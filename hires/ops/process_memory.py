@@ -1,0 +1,72 @@
+"""The memory of this process as the system counts it: what it has, by how much it grows, a limit to that."""
+
+import ctypes
+import resource
+import threading
+from pathlib import Path
+from typing import Any, Self
+
+THRESHOLD = 65536
+"""Bytes from which an allocation of malloc's has pages of its own, which go back when it is freed."""
+_M_MMAP_THRESHOLD = -3  # of mallopt
+
+
+def vm_data() -> int | None:
+    """Bytes of writable private memory of this process; None where there is no /proc."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), None)
+
+
+def limit_growth(most: int) -> None:
+    """From here on this process can take at most so many bytes more; what is beyond fails, as on a full GPU.
+
+    Freed memory goes back to the system, so that it does not count. Nothing happens where there is no /proc.
+    """
+    now = vm_data()
+    if now is not None:
+        fix_threshold()
+        resource.setrlimit(resource.RLIMIT_DATA, (now + most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
+def lift_limit() -> None:
+    """Undoes `limit_growth`, as in processes that were begun by one with a limit."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+def fix_threshold() -> None:
+    """Has malloc give back what is freed, where the C library can; it moves the threshold otherwise."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, THRESHOLD)
+
+
+class Growth:
+    """By how much the process's writable private memory (VmData) grew at most, looked up every millisecond."""
+
+    def __init__(self) -> None:
+        self.bytes: int | None = None
+        self._begun, self._end = threading.Event(), threading.Event()
+        self._watch = threading.Thread(target=self._watching, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._watch.start()
+        self._begun.wait()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._end.set()
+        self._watch.join()
+
+    def _watching(self) -> None:
+        before = largest = vm_data()  # here, so that the thread's own stack is not counted
+        self._begun.set()
+        while before is not None and largest is not None:
+            ended = self._end.wait(0.001)
+            largest = max(largest, vm_data() or 0)
+            self.bytes = largest - before
+            if ended:
+                return

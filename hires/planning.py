@@ -1,0 +1,217 @@
+"""The plan of a training: searched for by simulation, probed where the device is, with what to fall back to."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hires.examples import Examples
+from hires.interfaces import ConfigError, MemoryPlan, Peaks
+from hires.measured_memory import Measured
+from hires.memory.budget import budget_bytes
+from hires.memory.policies import AUTO, Policies, as_override, policies_of, shortened
+from hires.memory.predictions import Shape
+from hires.memory.profile import MemoryProfile
+from hires.memory.rungs import rungs_of
+from hires.memory.search import Found, Search
+from hires.memory.shapes import micro_batches, shapes, sizes
+from hires.recipe import Recipe, Size
+from hires.simulated_training import SimulatedTraining
+from hires.visualize.text import size
+
+log = logging.getLogger(__name__)
+
+START = (256, 256)  # pixels, where the image size is to be found
+UNMEASURED = {"32-true": 0.03, "bf16-mixed": 0.06, "16-mixed": 0.06}
+"""Share of a budget that stays free before a probe has measured how far predictions are off."""
+PROBES = 3
+LEAST_MARGIN = 0.01  # share of a budget that always stays free
+BACK = 0.08  # share of a budget by which less is predicted after a probe that did not fit, at least
+CHEAPER = 0.01  # share of a step's compute that another plan has to save, for it to be tried
+WORTH = 0.03  # share of a budget that has to be free for another plan to be tried
+
+
+def goal_of(recipe: Recipe) -> str | None:
+    """What a search is for; None: only policies, for a micro-batch and an image size that are given."""
+    if recipe.memory.maximize is not None:
+        return recipe.memory.maximize
+    if recipe.top.image_size == AUTO:
+        return "resolution"
+    return "throughput" if recipe.top.micro_batch_size == AUTO else None
+
+
+class Trainings:
+    """Simulated trainings of a recipe at any size, one at a time."""
+
+    def __init__(self, recipe: Recipe, examples: Examples, device: str):
+        self.recipe, self.examples, self.device = recipe, examples, device
+        self._size: Size | None = None
+        self._training: SimulatedTraining | None = None
+
+    def at(self, size: Size) -> SimulatedTraining:
+        if self._training is None or size != self._size:
+            recipe = replace(self.recipe, top=replace(self.recipe.top, image_size=size))
+            workspace = self._training.workspace if self._training else None
+            self._size, self._training = size, SimulatedTraining(recipe, self.examples, self.device, workspace)
+        return self._training
+
+    def simulate(self, shape: Shape, policies: Policies) -> MemoryProfile:
+        return self.at((shape.height, shape.width)).profile(policies, shape.micro_batch)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A plan that was tried in a process of its own."""
+
+    found: Found
+    measured: Measured
+    fits: bool
+
+
+class Planner:
+    """Finds the plan of a recipe on a device within its budget; `try_out` runs a plan there, if it is there."""
+
+    def __init__(
+        self, recipe: Recipe, examples: Examples, device: str, try_out: Callable[[MemoryPlan], Measured] | None
+    ):
+        self.recipe, self.device, self._try_out = recipe, device, try_out
+        self.budget = budget_bytes(recipe.memory.budget or AUTO, device)
+        self.goal = goal_of(recipe)
+        self._trainings = Trainings(recipe, examples, device)
+        self._first = self._trainings.at(START if recipe.top.image_size == AUTO else recipe.image_size)
+        self.least = min(recipe.memory.min_micro_batch or self._first.least_micro_batch, recipe.top.batch_size)
+        self.search = Search(self._first.units, self._choices(), self._trainings.simulate)
+        self.shapes = self._shapes(examples.limits.max_shape)
+        self.probes: list[Probe] = []
+        self.seconds = 0.0  # of the search, without the probes
+
+    def plan(self) -> MemoryPlan:
+        """The plan. Raises ConfigError where not even the smallest step fits."""
+        room = round(self.budget * (1 - UNMEASURED[self.recipe.trainer.precision]))
+        found = self._look(room)
+        best = None
+        while self._try_out is not None and len(self.probes) < PROBES:
+            probe = self._probe(found)
+            if probe.fits:
+                best = probe
+            elif best is not None:
+                break
+            after = self._next_room(probe, room)
+            if best and (after <= room or any(not each.fits for each in self.probes)):
+                break
+            room, before = after, found
+            found = self._look(room)
+            if best and found.shape == before.shape and found.cost > before.cost - CHEAPER:
+                break
+        if self._try_out is not None and best is None:
+            raise self._too_small("no plan that was predicted to fit did so when it was tried")
+        plan = self._made(best.found if best else found, best.measured if best else None, room)
+        return replace(
+            plan, rungs=rungs_of(plan, self._batch_size(plan.micro_batch_size), self._thriftiest(plan), self.least)
+        )
+
+    def _choices(self) -> dict[str, Policies]:
+        """The policies to choose from; those that were given, where they were."""
+        said, choices = self.recipe.memory.activation_checkpointing, self.recipe.memory.choices
+        if said != AUTO:
+            return {said if isinstance(said, str) else "none": said}
+        return {name: name for name in choices if name != "offload" or self._first.offloads}
+
+    def _shapes(self, largest: Size) -> list[Shape]:
+        """What to choose from. Raises ConfigError for an image size that is to be found by another goal."""
+        top, goal = self.recipe.top, self.goal
+        if goal == "batch" and top.image_size == AUTO:
+            raise ConfigError("image_size: got auto, but memory.maximize=batch needs one; allowed: a size")
+        micro = [self.least] if goal == "resolution" else [self.recipe.micro_batch_size]
+        if goal in ("batch", "throughput"):
+            growing = self.recipe.memory.scale_batch_size and goal == "batch"
+            micro = micro_batches(top.batch_size, self.least, growing=growing)
+        if goal == "resolution" or top.image_size == AUTO:
+            aspect = START if top.image_size == AUTO else self.recipe.image_size
+            return shapes(micro, sizes(aspect, self._first.stride, largest))
+        return shapes(micro, [self.recipe.image_size])
+
+    def _batch_size(self, micro_batch: int) -> int:
+        return max(self.recipe.top.batch_size, micro_batch)
+
+    def _thriftiest(self, plan: MemoryPlan) -> dict[str, str]:
+        """The policies by which a plan's step needs least."""
+        found = self.search.smallest(Shape(plan.micro_batch_size, *plan.image_size))
+        return self._named(found.policies)
+
+    def _named(self, policies: Policies) -> dict[str, str]:
+        return {name: str(policy) for name, policy in policies_of(policies, self._first.units).items()}
+
+    def _too_small(self, why: str) -> ConfigError:
+        return ConfigError(
+            f"memory.budget: nothing fits into {size(self.budget)}: {why}; raise it, or lower image_size, "
+            "memory.min_micro_batch, or the size of the backbone"
+        )
+
+    def override(self, plan: MemoryPlan) -> str:
+        """What says the same on the command line."""
+        height, width = plan.image_size
+        batch = (
+            f"batch_size={plan.micro_batch_size} " if plan.micro_batch_size > self.recipe.top.batch_size else ""
+        )
+        return (
+            f"{batch}micro_batch_size={plan.micro_batch_size} 'image_size=[{height},{width}]' "
+            f"{as_override(self.short(plan.policies))}"
+        )
+
+    def short(self, policies: Policies) -> Policies:
+        """The same policies as they are written."""
+        return shortened(policies_of(policies, self._first.units), self._first.units)
+
+    def _look(self, room: int) -> Found:
+        begin = time.perf_counter()
+        if self.goal == "throughput":
+            found = self.search.fastest(self.shapes, self.recipe.top.batch_size, room)
+        else:
+            found = self.search.largest(self.shapes, room)
+        self.seconds += time.perf_counter() - begin
+        if found is None:
+            least = min(self.search.tried, key=lambda each: each.reserved)
+            raise self._too_small(f"{_words(least.shape)} is predicted to reserve {size(least.reserved)} at least")
+        return found
+
+    def _probe(self, found: Found) -> Probe:
+        assert self._try_out is not None
+        log.info("Probing %s, predicted to reserve %s", _words(found.shape), size(found.reserved))
+        measured = self._try_out(self._made(found, None, self.budget))
+        reserved = measured.reserved or 0
+        fits = not measured.out_of_memory and not measured.retries and reserved <= self.budget
+        self.probes.append(Probe(found, measured, fits))
+        log.info("It %s: measured %s", "fits" if fits else "does not fit", size(measured.reserved))
+        return self.probes[-1]
+
+    def _next_room(self, probe: Probe, room: int) -> int:
+        """What predictions may reserve, after one was compared with what it really took."""
+        if not probe.fits:
+            beyond = (probe.measured.reserved or 0) - probe.found.reserved
+            return probe.found.reserved - max(round(self.budget * BACK), beyond)
+        assert probe.measured.reserved is not None
+        margin = max(round(self.budget * LEAST_MARGIN), probe.measured.spread or 0)
+        after = self.budget - (probe.measured.reserved - probe.found.reserved) - margin
+        # as much of it is free as may well be for want of anything between two plans
+        return after if self.budget - margin - probe.measured.reserved > WORTH * self.budget else room
+
+    def _made(self, found: Found, measured: Measured | None, room: int) -> MemoryPlan:
+        micro = found.shape.micro_batch
+        plan = MemoryPlan(
+            micro_batch_size=micro,
+            accumulation_steps=-(-self._batch_size(micro) // micro),
+            image_size=(found.shape.height, found.shape.width),
+            precision=self.recipe.trainer.precision,
+            policies=self._named(found.policies),
+            budget=self.budget,
+            margin=self.budget - room,
+            predicted=Peaks(found.allocated, found.reserved),
+        )
+        if measured is None or measured.allocated is None or measured.reserved is None:
+            return plan
+        return replace(plan, measured=Peaks(measured.allocated, measured.reserved))
+
+
+def _words(shape: Shape) -> str:
+    return f"a micro-batch of {shape.micro_batch} at {shape.height} x {shape.width}"

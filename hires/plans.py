@@ -1,0 +1,95 @@
+"""Where the plan of a training comes from: as it is given, from a file, or searched for."""
+
+from dataclasses import asdict, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from hires.examples import Examples, examples_of
+from hires.interfaces import DataError, ImageSource, MemoryPlan, Peaks
+from hires.measured_memory import Measured, measure_memory
+from hires.memory.policies import AUTO
+from hires.planning import Planner
+from hires.recipe import Recipe
+from hires.simulated_training import device_of
+
+
+def find_plan(
+    cfg: DictConfig, recipe: Recipe, source: ImageSource | None = None
+) -> tuple[MemoryPlan, Planner, list[str]]:
+    """Searches for the plan of a configuration, for the images of a source or those that it names.
+
+    Also how it was found, and what is to be said of it.
+    """
+    device = device_of(recipe)
+    examples, notes = examples_of(recipe, source)
+    there = device == "cpu" or torch.cuda.is_available()
+    if not there:
+        notes.append(
+            "Predicted for CUDA: the device is not here, so that nothing was run. Not run on CUDA so far."
+        )
+    try_out = partial(_tried, cfg, examples, device, limit=recipe.memory.budget not in (None, AUTO))
+    planner = Planner(recipe, examples, device, try_out if there else None)
+    return planner.plan(), planner, notes
+
+
+def _tried(cfg: DictConfig, examples: Examples, device: str, plan: MemoryPlan, limit: bool) -> Measured:
+    """What three steps of a plan take on the device, in a process of its own that is held to the budget.
+
+    Steps of two micro-batches, with which all is there; their seconds are scaled to all.
+    """
+    cfg = with_plan(cfg, plan)
+    batch_size, cfg.batch_size = cfg.batch_size, min(cfg.batch_size, 2 * plan.micro_batch_size)
+    cfg.trainer.accelerator = device
+    measured = measure_memory("the plan", cfg, examples, limit=plan.budget if limit else None)
+    seconds = measured.seconds
+    return measured._replace(seconds=seconds and seconds * batch_size / cfg.batch_size)
+
+
+def with_plan(cfg: DictConfig, plan: MemoryPlan) -> DictConfig:
+    """A configuration that says what a plan has found."""
+    cfg = cfg.copy()
+    cfg.image_size, cfg.micro_batch_size = list(plan.image_size), plan.micro_batch_size
+    cfg.batch_size = max(cfg.batch_size, plan.micro_batch_size)
+    cfg.trainer.precision = plan.precision
+    cfg.memory.activation_checkpointing = dict(plan.policies)
+    cfg.memory.maximize = None
+    return cfg
+
+
+def plan_text(plan: MemoryPlan) -> str:
+    """A plan as YAML."""
+    return OmegaConf.to_yaml(asdict(plan))
+
+
+def read_plan(path: Path) -> MemoryPlan:
+    """A plan from a file. Raises DataError for what is none."""
+    try:
+        content: Any = OmegaConf.to_container(OmegaConf.load(path))
+        return _plan(content)
+    except OSError as error:
+        raise DataError(f"memory.plan: {path}: cannot be read ({error.strerror})") from error
+    except (YAMLError, OmegaConfBaseException, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise DataError(f"memory.plan: {path}: not a plan: {' '.join(str(error).split())}") from error
+
+
+def _plan(content: Any) -> MemoryPlan:
+    known = {field.name for field in fields(MemoryPlan)}
+    if not isinstance(content, dict) or not set(content) <= known:
+        raise ValueError(f"it must have {', '.join(sorted(known))} alone")
+    height, width = content["image_size"]
+    peaks = {name: Peaks(**content[name]) for name in ("predicted", "measured") if content.get(name)}
+    return MemoryPlan(
+        **{
+            **content,
+            **peaks,
+            "image_size": (int(height), int(width)),
+            "reasons": tuple(content.get("reasons", ())),
+            "rungs": tuple(_plan(rung) for rung in content.get("rungs", ())),
+        }
+    )
