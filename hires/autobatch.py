@@ -14,13 +14,13 @@ from hires.engine.files import write_json, write_text
 from hires.interfaces import MemoryPlan
 from hires.memory.search import Found
 from hires.planning import Planner
-from hires.plans import find_plan, plan_text
+from hires.plans import PLAN, find_plan, plan_text
 from hires.recipe import read_recipe
 from hires.visualize.search import page, table
 
 log = logging.getLogger(__name__)
 
-RESULT, PAGE, PLAN = "search.json", "search.html", "plan.yaml"
+RESULT, PAGE = "search.json", "search.html"
 
 
 def autobatch(cfg: DictConfig) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich.console import Console
 
 from hires import runs
@@ -18,13 +18,15 @@ from hires.engine.checkpointer import read, weights
 from hires.engine.display import Display, class_table, log_to, show_metrics
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
+from hires.engine.gauge import Gauge
 from hires.engine.journal import Journal
-from hires.engine.recovery import Ladder
+from hires.engine.recovery import Ladder, described
 from hires.engine.reporter import Reporter
 from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan
-from hires.memory.settings import fixed_plan
+from hires.memory.limit import Limit
+from hires.plans import PLAN, enforced, plan_text, planned
 from hires.recipe import Recipe, read_recipe
 from hires.wiring import (
     Learner,
@@ -36,6 +38,7 @@ from hires.wiring import (
     make_update,
     move,
     with_policies,
+    with_rungs,
 )
 
 log = logging.getLogger(__name__)
@@ -52,13 +55,24 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     cfg.run_dir = str(run_dir)
     log_to(console, run_dir / "train.log")
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
-    ladder = Ladder(make_plan(recipe))
-    display, trainer, batches = _prepare(cfg, recipe, source, ladder, run_dir, console)
-    runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
-    save_plan(run_dir, ladder.plan)
-    if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
-        log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
-        return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size)
+    cfg, plan = planned(cfg, recipe, source, resumed)
+    recipe = read_recipe(cfg)
+    with Limit(enforced(recipe, plan), recipe.trainer.accelerator), Gauge(recipe.trainer.accelerator) as gauge:
+        display, trainer, batches, ladder = _prepare(cfg, recipe, source, plan, run_dir, console, gauge)
+        runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
+        save_plan(run_dir, ladder.plan)
+        if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
+            log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
+            return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge)
+        _fit(trainer, batches, display, run_dir)
+    show_metrics(console, trainer.progress.metrics)
+    outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge)
+    write_json(run_dir / "result.json", outcome)
+    log.info("Done: %s", run_dir)
+    return outcome
+
+
+def _fit(trainer: Trainer, batches: StepLoader, display: Display, run_dir: Path) -> None:
     try:
         with display:
             trainer.fit(batches)
@@ -69,20 +83,22 @@ def train(cfg: DictConfig) -> dict[str, Any]:
         raise
     finally:
         trainer.reporter.journal.close()
-    show_metrics(console, trainer.progress.metrics)
-    outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size)
-    write_json(run_dir / "result.json", outcome)
-    log.info("Done: %s", run_dir)
-    return outcome
 
 
 def _prepare(
-    cfg: DictConfig, recipe: Recipe, source: ImageSource, ladder: Ladder, run_dir: Path, console: Console
-) -> tuple[Display, Trainer, StepLoader]:
+    cfg: DictConfig,
+    recipe: Recipe,
+    source: ImageSource,
+    plan: MemoryPlan,
+    run_dir: Path,
+    console: Console,
+    gauge: Gauge,
+) -> tuple[Display, Trainer, StepLoader, Ladder]:
     """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     checkpoint = run_dir / runs.LAST
     learner = make_learner(recipe, source, fabric, resumed=checkpoint.exists())
+    ladder = Ladder(with_rungs(recipe, learner, plan))
     windows = windows_in_epoch(source, recipe.image_size, recipe.data)
     routine = make_routine(recipe, source.classes, steps_per_epoch=-(-windows // recipe.top.batch_size))
     dataset = make_dataset(recipe, source)
@@ -95,7 +111,9 @@ def _prepare(
     start = learner.progress.step
     display = Display(console, routine.max_steps, start)
     trainer = Trainer(
-        update=make_update(recipe, learner, ladder, routine.max_steps, partial(save_plan, run_dir)),
+        update=gauge.watching(
+            make_update(recipe, learner, ladder, routine.max_steps, partial(save_plan, run_dir))
+        ),
         evaluate=_validation(recipe, learner, display),
         checkpointer=checkpointer,
         reporter=Reporter(
@@ -110,22 +128,13 @@ def _prepare(
     ladder.plan = with_policies(
         recipe, learner, ladder.plan, lambda: [dataset[key] for key in next(iter(sampler), [])]
     )
-    return display, trainer, make_batches(dataset, sampler, recipe, fabric)
+    log.info("A step: %s", described(ladder.plan))
+    return display, trainer, make_batches(dataset, sampler, recipe, fabric), ladder
 
 
 def save_plan(run_dir: Path, plan: MemoryPlan) -> None:
     """Writes plan.yaml: how steps are carried out from now on."""
-    write_text(run_dir / "plan.yaml", OmegaConf.to_yaml(asdict(plan)))
-
-
-def make_plan(recipe: Recipe) -> MemoryPlan:
-    """How an optimizer step of a recipe is carried out."""
-    return fixed_plan(
-        batch_size=recipe.top.batch_size,
-        micro_batch_size=recipe.micro_batch_size,
-        image_size=recipe.image_size,
-        precision=recipe.trainer.precision,
-    )
+    write_text(run_dir / PLAN, plan_text(plan))
 
 
 def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int) -> Routine:
@@ -188,16 +197,29 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     return outcome
 
 
-def training_result(run_dir: Path, trainer: Trainer, plan: MemoryPlan, batch_size: int) -> dict[str, Any]:
+def training_result(
+    run_dir: Path, trainer: Trainer, plan: MemoryPlan, batch_size: int, gauge: Gauge
+) -> dict[str, Any]:
     """What result.json of a training holds."""
     seconds, progress = trainer.stopwatch.median(), trainer.progress
     return {
         **result("train", run_dir, progress.metrics),
+        "peak_bytes": peak_bytes(plan, gauge),
         "best": {"metric": trainer.routine.metric, "value": progress.best, "step": progress.best_step},
         "steps": progress.step,
         "seconds_per_step": seconds,
         "images_per_second": batch_size / seconds if seconds else None,
         "plan": asdict(plan),
+    }
+
+
+def peak_bytes(plan: MemoryPlan, gauge: Gauge) -> dict[str, Any]:
+    """Predicted, and measured in the first steps; on a CPU a probe may have measured what was allocated."""
+    predicted, probed = plan.predicted, plan.measured
+    return {
+        "predicted": asdict(predicted) if predicted else {"allocated": None, "reserved": None},
+        "allocated": gauge.allocated or (probed and probed.allocated),
+        "reserved": gauge.reserved,
     }
 
 

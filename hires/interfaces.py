@@ -100,6 +100,8 @@ class MemoryPlan:
     margin: int | None = None  # bytes of the budget that are left free on purpose
     predicted: Peaks | None = None
     measured: Peaks | None = None
+    evaluation_batch_size: int | None = None  # views in one forward of an evaluation
+    evaluation: Peaks | None = None  # predicted of such a forward, with all that a training has there
     reasons: tuple[str, ...] = ()  # why this plan, in sentences
     rungs: tuple["MemoryPlan", ...] = ()  # what to fall back to when memory runs out, in order
 

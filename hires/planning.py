@@ -12,9 +12,11 @@ from hires.memory.budget import budget_bytes
 from hires.memory.policies import AUTO, Policies, as_override, policies_of, shortened
 from hires.memory.predictions import Shape
 from hires.memory.profile import MemoryProfile
+from hires.memory.reasons import in_words, why
 from hires.memory.rungs import rungs_of
 from hires.memory.search import Found, Search
 from hires.memory.shapes import micro_batches, shapes, sizes
+from hires.memory.simulate_values import SimulationError
 from hires.recipe import Recipe, Size
 from hires.simulated_training import SimulatedTraining
 from hires.visualize.text import size
@@ -105,10 +107,42 @@ class Planner:
                 break
         if self._try_out is not None and best is None:
             raise self._too_small("no plan that was predicted to fit did so when it was tried")
-        plan = self._made(best.found if best else found, best.measured if best else None, room)
+        found = best.found if best else found
+        return self._completed(self._made(found, best.measured if best else None, room), found)
+
+    def _completed(self, plan: MemoryPlan, found: Found) -> MemoryPlan:
+        """With what to fall back to, how evaluations are carried out, and why."""
+        views, evaluation = self._evaluation(plan)
         return replace(
-            plan, rungs=rungs_of(plan, self._batch_size(plan.micro_batch_size), self._thriftiest(plan), self.least)
+            plan,
+            evaluation_batch_size=views,
+            evaluation=evaluation,
+            rungs=rungs_of(plan, self._batch_size(found.shape.micro_batch), self._thriftiest(plan), self.least),
+            reasons=(*why(found, self.search.tried, self.shapes, self.budget), *self._about(evaluation)),
         )
+
+    def _evaluation(self, plan: MemoryPlan) -> tuple[int, Peaks | None]:
+        """The most views of an evaluation at once, up to what is given, that fit, and what they take, if known."""
+        views = self.recipe.evaluation.batch_size
+        training = self._trainings.at(plan.image_size)
+        while True:
+            try:
+                profile = training.evaluation(views)
+            except SimulationError as error:
+                log.info("The memory of evaluations is not predicted: %s", error)
+                return views, None
+            if profile.reserved <= self.budget or views == 1:
+                return views, Peaks(profile.allocated, profile.reserved)
+            views //= 2
+
+    def _about(self, evaluation: Peaks | None) -> list[str]:
+        if evaluation is None or evaluation.reserved <= self.budget:
+            return []
+        window = " x ".join(map(str, self.recipe.window))
+        return [
+            f"An evaluation of one window of {window} is predicted to reserve {size(evaluation.reserved)}, more "
+            f"than the budget: set a smaller evaluation.{self.recipe.window_key}."
+        ]
 
     def _choices(self) -> dict[str, Policies]:
         """The policies to choose from; those that were given, where they were."""
@@ -172,12 +206,14 @@ class Planner:
         self.seconds += time.perf_counter() - begin
         if found is None:
             least = min(self.search.tried, key=lambda each: each.reserved)
-            raise self._too_small(f"{_words(least.shape)} is predicted to reserve {size(least.reserved)} at least")
+            raise self._too_small(
+                f"{in_words(least.shape)} is predicted to reserve {size(least.reserved)} at least"
+            )
         return found
 
     def _probe(self, found: Found) -> Probe:
         assert self._try_out is not None
-        log.info("Probing %s, predicted to reserve %s", _words(found.shape), size(found.reserved))
+        log.info("Probing %s, predicted to reserve %s", in_words(found.shape), size(found.reserved))
         measured = self._try_out(self._made(found, None, self.budget))
         reserved = measured.reserved or 0
         fits = not measured.out_of_memory and not measured.retries and reserved <= self.budget
@@ -211,7 +247,3 @@ class Planner:
         if measured is None or measured.allocated is None or measured.reserved is None:
             return plan
         return replace(plan, measured=Peaks(measured.allocated, measured.reserved))
-
-
-def _words(shape: Shape) -> str:
-    return f"a micro-batch of {shape.micro_batch} at {shape.height} x {shape.width}"

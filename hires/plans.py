@@ -1,5 +1,6 @@
 """Where the plan of a training comes from: as it is given, from a file, or searched for."""
 
+import logging
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -10,13 +11,53 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from hires import runs
 from hires.examples import Examples, examples_of
 from hires.interfaces import DataError, ImageSource, MemoryPlan, Peaks
 from hires.measured_memory import Measured, measure_memory
+from hires.memory.budget import budget_bytes
 from hires.memory.policies import AUTO
+from hires.ops.process_memory import fix_threshold
 from hires.planning import Planner
 from hires.recipe import Recipe
 from hires.simulated_training import device_of
+
+log = logging.getLogger(__name__)
+
+PLAN = "plan.yaml"
+
+
+def planned(
+    cfg: DictConfig, recipe: Recipe, source: ImageSource, resumed: Path | None
+) -> tuple[DictConfig, MemoryPlan]:
+    """The plan of a training, and the configuration with what it found.
+
+    A resumed run goes on with its own plan, unless the command line gives it another micro-batch or policies.
+    """
+    if resumed and (resumed / PLAN).is_file():
+        plan, given = read_plan(resumed / PLAN), recipe.given_plan()
+        return cfg, plan if _same(runs.load_config(resumed), cfg) else given
+    if recipe.memory.plan:
+        plan = read_plan(Path(recipe.memory.plan))
+    elif recipe.to_be_planned:
+        plan, _, notes = find_plan(cfg, recipe, source)
+        for note in [*plan.reasons, *notes]:
+            log.info("%s", note)
+    else:
+        return cfg, recipe.given_plan()
+    return with_plan(cfg, plan), plan
+
+
+def _same(one: DictConfig, other: DictConfig) -> bool:
+    """Whether two configurations say the same of how a step is carried out."""
+    keys = ("micro_batch_size", "memory", "image_size", "batch_size")
+    return all(one[key] == other[key] for key in keys) and one.trainer.precision == other.trainer.precision
+
+
+def enforced(recipe: Recipe, plan: MemoryPlan) -> int | None:
+    """Bytes that a training is held to: a budget that was given as a size or a fraction."""
+    said = recipe.memory.budget
+    return None if said in (None, AUTO) else plan.budget or budget_bytes(said, device_of(recipe))
 
 
 def find_plan(
@@ -27,6 +68,8 @@ def find_plan(
     Also how it was found, and what is to be said of it.
     """
     device = device_of(recipe)
+    if device == "cpu":
+        fix_threshold()  # so that little of the search's own memory stays with this process
     examples, notes = examples_of(recipe, source)
     there = device == "cpu" or torch.cuda.is_available()
     if not there:
@@ -57,8 +100,10 @@ def with_plan(cfg: DictConfig, plan: MemoryPlan) -> DictConfig:
     cfg.image_size, cfg.micro_batch_size = list(plan.image_size), plan.micro_batch_size
     cfg.batch_size = max(cfg.batch_size, plan.micro_batch_size)
     cfg.trainer.precision = plan.precision
+    if plan.evaluation_batch_size is not None:
+        cfg.evaluation.batch_size = plan.evaluation_batch_size
     cfg.memory.activation_checkpointing = dict(plan.policies)
-    cfg.memory.maximize = None
+    cfg.memory.maximize = cfg.memory.plan = None
     return cfg
 
 
@@ -83,7 +128,7 @@ def _plan(content: Any) -> MemoryPlan:
     if not isinstance(content, dict) or not set(content) <= known:
         raise ValueError(f"it must have {', '.join(sorted(known))} alone")
     height, width = content["image_size"]
-    peaks = {name: Peaks(**content[name]) for name in ("predicted", "measured") if content.get(name)}
+    peaks = {name: Peaks(**content[name]) for name in ("predicted", "measured", "evaluation") if content.get(name)}
     return MemoryPlan(
         **{
             **content,

@@ -11,7 +11,6 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from hires import runs
-from hires.build import make_plan
 from hires.engine.display import log_to
 from hires.engine.files import write_json, write_text
 from hires.examples import Examples, examples_of
@@ -75,7 +74,7 @@ def _measured(cfg: DictConfig, device: str, examples: Examples) -> Measured:
 def predicted(training: SimulatedTraining, measured: Measured) -> dict[str, Any]:
     """What memory.json says of a step."""
     recipe, said = training.recipe, training.recipe.memory.activation_checkpointing
-    begin, plan = time.perf_counter(), make_plan(training.recipe)
+    begin, plan = time.perf_counter(), training.recipe.given_plan()
     policies = policies_of(said, training.units)
     alternatives = {policy: training.profile(policy, plan.micro_batch_size) for policy in _alternatives(training)}
     known = alternatives.get(said) if isinstance(said, str) else None

@@ -10,7 +10,7 @@ from hires.data.settings import DataSettings
 from hires.engine.optimizer import OptimizerSettings, SchedulerSettings
 from hires.engine.settings import EvaluationSettings, TrainerSettings
 from hires.instantiate import allowed_on_command_line, instantiate
-from hires.interfaces import ConfigError
+from hires.interfaces import ConfigError, MemoryPlan
 from hires.memory.policies import AUTO
 from hires.memory.settings import MemorySettings
 from hires.models.backbone import BackboneSettings
@@ -69,6 +69,18 @@ class Recipe:
         """Whether anything is to be found that decides about memory."""
         said = (self.top.image_size, self.top.micro_batch_size, self.memory.activation_checkpointing)
         return self.memory.maximize is not None or AUTO in said
+
+    def given_plan(self) -> MemoryPlan:
+        """A step as it is given, without policies. Raises ConfigError for a micro-batch above the batch."""
+        batch_size, micro = self.top.batch_size, self.micro_batch_size
+        if micro > batch_size:
+            raise ConfigError(f"micro_batch_size: got {micro}, allowed: at most batch_size, {batch_size}")
+        return MemoryPlan(
+            micro_batch_size=micro,
+            accumulation_steps=-(-batch_size // micro),
+            image_size=self.image_size,
+            precision=self.trainer.precision,
+        )
 
     @property
     def window(self) -> Size:

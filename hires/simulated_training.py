@@ -14,9 +14,9 @@ from hires.engine.ema import make_average
 from hires.engine.fabric import Place, autocast_of
 from hires.engine.step import accumulate, train_step
 from hires.examples import Examples
-from hires.interfaces import ConfigError, Sample
+from hires.interfaces import Batch, ConfigError, Sample
 from hires.memory.allocator import AllocatorSettings
-from hires.memory.checkpointing import apply_policies
+from hires.memory.checkpointing import apply_policies, remove_policies
 from hires.memory.meter import Workspace
 from hires.memory.policies import Policies
 from hires.memory.profile import HALF_ON_CPU, MemoryProfile
@@ -79,6 +79,34 @@ class SimulatedTraining:
         )
         half = self.device.type == "cpu" and self.recipe.trainer.precision != "32-true"
         return replace(found, context=found.context + HALF_ON_CPU) if half else found
+
+    def evaluation(self, batch_size: int) -> MemoryProfile:
+        """What the forward of an evaluation occupies in the middle of a training. Raises SimulationError."""
+        module: Any = self._average.module
+        training: Any = self._simulation.module
+        for each in (module, training):
+            remove_policies(each)
+        with self._simulation.active():
+            for parameter in training.parameters():
+                parameter.grad = None
+            batch = Place(self.device, self.recipe.trainer.channels_last)(
+                training.example_batch(batch_size, self.recipe.window, self.examples.limits)
+            )
+        try:
+            module.eval()
+            return self._simulation.profile(
+                partial(self._predict, module, batch),
+                optimizer=self._optimizer,
+                average=None if module is training else module,
+                workspace=self.workspace,
+                allocator=self._allocator,
+            )
+        finally:
+            module.train()
+
+    def _predict(self, module: Any, batch: Batch) -> None:
+        with torch.no_grad(), self._autocast()():
+            module.predict(batch)
 
     def _step(self, samples: list[Sample], micro_batch_size: int) -> None:
         task: Any = self._simulation.module

@@ -10,7 +10,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from hires.build import make_plan
 from hires.data.loader import StepSampler, make_loader
 from hires.data.windows import windows_in_epoch
 from hires.engine.fabric import make_fabric
@@ -103,7 +102,7 @@ class Training:
 def begin_on_examples(recipe: Recipe, classes: tuple[str, ...]) -> Training:
     """A training before its first step, from random weights, that needs no data."""
     seed_everything(recipe.top.seed)
-    plan, fabric = make_plan(recipe), make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
+    plan, fabric = recipe.given_plan(), make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     learner = make_learner_of(recipe, fabric, make_task(recipe, classes, training=None, load_pretrained=False))
     update = make_update(recipe, learner, fixed(plan), recipe.trainer.steps(1))
     return Training(recipe, learner, update, with_policies(recipe, learner, plan, list))
@@ -111,7 +110,7 @@ def begin_on_examples(recipe: Recipe, classes: tuple[str, ...]) -> Training:
 
 def begin(material: Material, samples: list[Sample]) -> Training:
     """A training before its first step, whose samples are needed for `memory.verify`."""
-    recipe, plan = material.recipe, make_plan(material.recipe)
+    recipe, plan = material.recipe, material.recipe.given_plan()
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     learner = make_learner(recipe, material.source, fabric, resumed=False)
     update = make_update(recipe, learner, fixed(plan), material.max_steps)

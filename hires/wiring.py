@@ -28,6 +28,8 @@ from hires.engine.views import Views
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Sample
 from hires.memory.checkpointing import give_policies
 from hires.memory.policies import policies_of
+from hires.memory.rungs import rungs_of
+from hires.memory.shapes import least_micro_batch
 from hires.memory.units import find_units
 from hires.memory.verify import differing_units
 from hires.models.statistics import image_statistics
@@ -118,6 +120,20 @@ def with_policies(
         named = policies_of(rung.policies or recipe.memory.activation_checkpointing, units)
         rungs.append(replace(rung, policies={name: str(policy) for name, policy in named.items()}))
     return replace(plan, policies=policies, rungs=tuple(rungs))
+
+
+def with_rungs(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> MemoryPlan:
+    """A plan that was given has its units recomputed first and then smaller micro-batches to fall back to."""
+    if plan.rungs:
+        return plan
+    task = learner.task
+    units = find_units(task, task.stages())
+    named = policies_of(plan.policies or recipe.memory.activation_checkpointing, units)
+    policies = {name: str(policy) for name, policy in named.items()}
+    thrifty = {name: "full" if policy in ("none", "selective") else policy for name, policy in policies.items()}
+    least = min(recipe.memory.min_micro_batch or least_micro_batch(task), plan.micro_batch_size)
+    rungs = rungs_of(replace(plan, policies=policies), recipe.top.batch_size, thrifty, least)
+    return replace(plan, rungs=rungs)
 
 
 def apply_plan(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from hires.interfaces import ConfigError, MemoryPlan
 from hires.memory.budget import check_budget
 from hires.memory.policies import AUTO, check_policies, parse_policy
 from hires.settings import Bounds, SettingError, Settings
@@ -38,17 +37,3 @@ class MemorySettings(Settings):
         check_budget(self.budget)
         if self.offload_dir is not None and not self.offload_dir.strip():
             raise SettingError("offload_dir", self.offload_dir, "a folder or null")
-
-
-def fixed_plan(
-    *, batch_size: int, micro_batch_size: int, image_size: tuple[int, int], precision: str
-) -> MemoryPlan:
-    """The plan of a step as it is given. Raises ConfigError when the micro-batch is larger than the batch."""
-    if micro_batch_size > batch_size:
-        raise ConfigError(f"micro_batch_size: got {micro_batch_size}, allowed: at most batch_size, {batch_size}")
-    return MemoryPlan(
-        micro_batch_size=micro_batch_size,
-        accumulation_steps=-(-batch_size // micro_batch_size),
-        image_size=image_size,
-        precision=precision,
-    )

@@ -11,9 +11,8 @@ import pytest
 import torch
 import yaml
 
-import hires.build
-import hires.trainings
 from hires.evaluation.segmentation import SegmentationEvaluator
+from hires.recipe import Recipe
 from hires.tasks.segmentation import SegmentationTask
 
 STEPS = 6
@@ -26,15 +25,14 @@ def rungs(monkeypatch):
     """Gives the plan of a configuration rungs: policies, and the micro-batch where it is another."""
 
     def give(*policies: dict[str, str], micro_batch_size: int | None = None) -> None:
-        def plan(recipe, make=hires.build.make_plan):
+        def plan(recipe, make=Recipe.given_plan):
             top = make(recipe)
             size = micro_batch_size or top.micro_batch_size
             steps = -(-recipe.top.batch_size // size)
             below = [replace(top, micro_batch_size=size, accumulation_steps=steps, policies=p) for p in policies]
             return replace(top, rungs=tuple(below))
 
-        for module in (hires.build, hires.trainings):
-            monkeypatch.setattr(module, "make_plan", plan)
+        monkeypatch.setattr(Recipe, "given_plan", plan)
 
     return give
 
@@ -169,7 +167,7 @@ def test_a_checkpoint_without_a_plan_is_resumed(train, plain, hires, tmp_path):
     torch.save(state, path)
     code, _, error = hires("train", f"resume={tmp_path / 'old'}", "trainer.max_steps=4")
     assert code == 0, error
-    assert checkpoint(tmp_path / "old")["plan"] == {"used": 0, "rungs": []}
+    assert checkpoint(tmp_path / "old")["plan"]["used"] == 0
 
 
 def test_smaller_micro_batches(train, rungs, short, tmp_path):

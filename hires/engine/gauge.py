@@ -1,0 +1,56 @@
+"""What a training occupies in its first steps."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from hires.interfaces import Sample
+from hires.ops.process_memory import Growth
+
+Update = Callable[[list[Sample]], dict[str, Tensor]]
+STEPS = 3  # the first makes the optimizer's state; later ones are timed
+
+
+class Gauge:
+    """Measures from its beginning to the end of the third step; None is what was not, or cannot be, measured.
+
+    On the CPU what is reserved is the growth of the process; only a profiler sees what is allocated there.
+    """
+
+    def __init__(self, accelerator: str):
+        self.allocated: int | None = None
+        self.reserved: int | None = None
+        self._cuda = accelerator != "cpu" and torch.cuda.is_available()
+        self._growth: Growth | None = None
+
+    def __enter__(self) -> Self:
+        if not self._cuda:
+            self._growth = Growth()
+            self._growth.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._growth is not None:
+            self._growth.__exit__(*error)
+            self.reserved, self._growth = self._growth.bytes, None
+
+    def watching(self, update: Update) -> Update:
+        """The same update, which ends the measurement when it has been done often enough."""
+        steps = 0
+
+        def watched(samples: list[Sample]) -> dict[str, Tensor]:
+            nonlocal steps
+            losses = update(samples)
+            steps += 1
+            if steps == STEPS:
+                self._end()
+            return losses
+
+        return watched
+
+    def _end(self) -> None:
+        if self._cuda:
+            self.allocated, self.reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        self.__exit__()

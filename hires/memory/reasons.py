@@ -1,0 +1,28 @@
+"""Why a plan is as it is, in sentences."""
+
+from collections.abc import Iterator, Sequence
+
+from hires.memory.predictions import Shape
+from hires.memory.search import Found
+from hires.visualize.text import size
+
+
+def in_words(shape: Shape) -> str:
+    return f"a micro-batch of {shape.micro_batch} at {shape.height} x {shape.width}"
+
+
+def why(found: Found, tried: Sequence[Found], shapes: Sequence[Shape], budget: int) -> Iterator[str]:
+    """What was chosen, what it costs, and what the next larger one would need."""
+    again = f", and computes {found.cost:.0%} of a step again" if found.cost else ", and computes nothing again"
+    yield (
+        f"{in_words(found.shape).capitalize()} is predicted to reserve {size(found.reserved)} of "
+        f"{size(budget)}{again} (estimated)."
+    )
+    larger = [shape for shape in shapes if shape.pixels > found.shape.pixels]
+    if not larger:
+        yield "Nothing larger is asked for." if len(shapes) > 1 else "Its shape was given."
+        return
+    over = [each for each in tried if each.shape == larger[0]]
+    if over:
+        least = min(each.reserved for each in over)
+        yield f"The next, {in_words(larger[0])}, is predicted to reserve {size(least)} at least."
