@@ -82,7 +82,7 @@ class Planner:
         self._trainings = Trainings(recipe, examples, device)
         self._first = self._trainings.at(START if recipe.top.image_size == AUTO else recipe.image_size)
         self.least = min(recipe.memory.min_micro_batch or self._first.least_micro_batch, recipe.top.batch_size)
-        self.search = Search(self._first.units, self._choices(), self._trainings.simulate)
+        self.search = Search(self._first.units, self._choices(), self._trainings.simulate, device)
         self.shapes = self._shapes(examples.limits.max_shape)
         self.probes: list[Probe] = []
         self.seconds = 0.0  # of the search, without the probes
@@ -215,8 +215,8 @@ class Planner:
         assert self._try_out is not None
         log.info("Probing %s, predicted to reserve %s", in_words(found.shape), size(found.reserved))
         measured = self._try_out(self._made(found, None, self.budget))
-        reserved = measured.reserved or 0
-        fits = not measured.out_of_memory and not measured.retries and reserved <= self.budget
+        done = measured.seconds is not None  # its process may have been ended
+        fits = done and not measured.retries and (measured.reserved or 0) <= self.budget
         self.probes.append(Probe(found, measured, fits))
         log.info("It %s: measured %s", "fits" if fits else "does not fit", size(measured.reserved))
         return self.probes[-1]
@@ -226,7 +226,8 @@ class Planner:
         if not probe.fits:
             beyond = (probe.measured.reserved or 0) - probe.found.reserved
             return probe.found.reserved - max(round(self.budget * BACK), beyond)
-        assert probe.measured.reserved is not None
+        if probe.measured.reserved is None:  # which not every system tells
+            return room
         margin = max(round(self.budget * LEAST_MARGIN), probe.measured.spread or 0)
         after = self.budget - (probe.measured.reserved - probe.found.reserved) - margin
         # as much of it is free as may well be for want of anything between two plans

@@ -53,13 +53,18 @@ class SimulatedTraining:
             self.__dict__["workspace"] = workspace
 
     @property
+    def module(self) -> Any:
+        """The task without memory."""
+        return self._simulation.module
+
+    @property
     def offloads(self) -> bool:
         """Whether the policy `offload` does anything."""
         return self._offload() is not None
 
     def profile(self, said: Policies, micro_batch_size: int) -> MemoryProfile:
         """What a step occupies under policies."""
-        task = self._simulation.module
+        task = self.module
         apply_policies(task, self.units, said, offload=self._offload())
         # the second of two full micro-batches needs most: gradients of the first are there
         batch_size = max(self.recipe.top.batch_size, micro_batch_size)
@@ -83,7 +88,7 @@ class SimulatedTraining:
     def evaluation(self, batch_size: int) -> MemoryProfile:
         """What the forward of an evaluation occupies in the middle of a training. Raises SimulationError."""
         module: Any = self._average.module
-        training: Any = self._simulation.module
+        training = self.module
         for each in (module, training):
             remove_policies(each)
         with self._simulation.active():
@@ -109,8 +114,7 @@ class SimulatedTraining:
             module.predict(batch)
 
     def _step(self, samples: list[Sample], micro_batch_size: int) -> None:
-        task: Any = self._simulation.module
-        recipe = self.recipe
+        task, recipe = self.module, self.recipe
         train_step(
             task,
             samples,
@@ -125,7 +129,7 @@ class SimulatedTraining:
     def _clip(self) -> None:
         limit = self.recipe.trainer.clip_grad_norm
         if limit:
-            parameters = self._simulation.module.parameters()
+            parameters = self.module.parameters()
             torch.nn.utils.clip_grad_norm_(parameters, limit, foreach=self.device.type == "cuda")
 
     def _autocast(self) -> Callable[[], AbstractContextManager[Any]]:

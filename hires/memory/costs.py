@@ -18,6 +18,9 @@ Orders of magnitude: a core of a server with AVX; GPUs of 8-24 GB with their mat
 LAUNCH = {"cpu": 2e5, "cuda": 2e8}
 """In the same operations: what a kernel takes at least, some microseconds."""
 
+MOVING = {"cpu": 100.0, "cuda": 3000.0}
+"""In the same operations: a byte on its way out of memory or back: to a disk, by PCIe. Orders of magnitude."""
+
 
 def work(function: Any, args: Any, kwargs: Any, result: Any, device: torch.device) -> Work:
     """Of one operation; views and empty tensors are free. Its time is that of what it waits for longer."""

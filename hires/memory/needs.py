@@ -1,7 +1,7 @@
 """What each unit of a step needs, read from its simulation, and what that is at other sizes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from hires.memory.profile import MemoryProfile
@@ -39,6 +39,12 @@ class Needs:
             self.work * ratio,
             self.update,
         )
+
+    def moving(self, all_kept: "Needs", price: float) -> Self:
+        """With the cost of moving out and back, at a price a byte, what is kept less than when all is."""
+        whole = self.work + self.update
+        moved = {unit: max(0.0, kept - self.kept[unit]) for unit, kept in all_kept.kept.items()}
+        return replace(self, cost={unit: 2 * price * count / whole for unit, count in moved.items()})
 
     def towards(self, other: "Needs", share: float) -> Self:
         """On the lines through this and the same of another size, where 1 is the other; no number is negative."""

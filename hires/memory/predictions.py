@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import log
 from typing import NamedTuple
 
+from hires.memory.costs import MOVING
 from hires.memory.mixtures import SLACK, Mixtures, overhead_of
 from hires.memory.needs import Needs, needs_of
 from hires.memory.optimal import cheapest
@@ -42,8 +43,8 @@ class Predictions:
     `choices` are the policies to choose from by the name they go by; the only one may be any that was given.
     """
 
-    def __init__(self, units: Sequence[Unit], choices: Mapping[str, Policies], simulate: Simulate):
-        self.units, self.choices, self.simulate = units, choices, simulate
+    def __init__(self, units: Sequence[Unit], choices: Mapping[str, Policies], simulate: Simulate, device: str):
+        self.units, self.choices, self.simulate, self.device = units, choices, simulate, device
         self.known: dict[str, dict[Shape, Known]] = {name: {} for name in choices}
 
     def learn(self, shape: Shape, names: Iterable[str] | None = None) -> None:
@@ -57,6 +58,8 @@ class Predictions:
     def mixtures(self, shape: Shape) -> Mixtures:
         """What mixes of the choices need at a shape."""
         needs = {name: self._needs(points, shape) for name, points in self.known.items() if points}
+        if "offload" in needs and "none" in needs:
+            needs["offload"] = needs["offload"].moving(needs["none"], MOVING[self.device])
         return Mixtures(self.units, needs)
 
     def overhead(self, shape: Shape) -> int:

@@ -12,6 +12,7 @@ from hires.memory.units import Unit
 THRIFTY = ("full", "full@stage", "full@2", "offload")
 """Policies by which the least that a step needs is estimated first: the first two of the choices."""
 FIRST_PIXELS = 256 * 256  # of the step that is simulated first, at least
+GUESSES = 6  # shapes that a search tries because estimates say so
 NEAR = 1.3  # times as many pixels, or fewer: lines from there are good enough
 
 
@@ -38,20 +39,23 @@ class Search:
         units: Sequence[Unit],
         choices: Mapping[str, Policies],
         simulate: Callable[[Shape, Policies], MemoryProfile],
+        device: str,
     ):
         self.tried: list[Found] = []
         self._learnt: list[Shape] = []  # with all policies
         self._last: tuple[Shape, Policies, MemoryProfile] | None = None
         self._correction = 1.0
         self._simulate_one = simulate
-        self._predictions = Predictions(units, choices, self._simulate)
+        self._predictions = Predictions(units, choices, self._simulate, device)
 
     def largest(self, shapes: Sequence[Shape], room: int) -> Found | None:
         """The last of the shapes, which grow, that fits, with its cheapest policies; None: not even the first."""
         self._learn_about(shapes, room)
-        fits, fails = -1, len(shapes)
+        fits, fails, guesses = -1, len(shapes), iter(range(GUESSES))
         while fails - fits > 1:
             index = min(max(self._last_that_should_fit(shapes, room), fits + 1), fails - 1)
+            if next(guesses, None) is None:  # estimates are of no help: from here on, each leaves half of them
+                index = (fits + fails) // 2
             if self.smallest(shapes[index]).reserved <= room:
                 fits = index
             else:

@@ -23,7 +23,8 @@ def micro_batches(batch_size: int, least: int, *, growing: bool) -> list[int]:
 def sizes(aspect: Size, stride: int, largest: Size) -> list[Size]:
     """(height, width) of about an aspect, multiples of the stride: from two of them up to the largest image.
 
-    `largest` is (height, width) of the largest image; (0, 0) where none is known.
+    `largest` is (height, width) of the largest image; (0, 0) where none is known. Of smaller images than that,
+    the smallest size of the aspect.
     """
     most = tuple(-(-(side or LARGEST_SIDE) // stride) * stride for side in largest)
     found = []
@@ -31,7 +32,7 @@ def sizes(aspect: Size, stride: int, largest: Size) -> list[Size]:
         size = _of_shorter_side(count * stride, aspect, stride)
         if size[0] <= most[0] and size[1] <= most[1]:
             found.append(size)
-    return found
+    return found or [_of_shorter_side(stride, aspect, stride)]
 
 
 def _of_shorter_side(side: int, aspect: Size, stride: int) -> Size:

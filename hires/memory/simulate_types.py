@@ -14,14 +14,19 @@ _LOSSES = (
     _aten.smooth_l1_loss.default,
     _aten.soft_margin_loss.default,
 )
+_CONVOLUTIONS = (_aten.convolution.default, _aten.convolution_backward.default)
 
 
 def as_kernels(function: Any, args: Any, result: Any) -> Any:
     """The result of an operation on fake tensors as its kernel makes it.
 
     On the CPU a norm with parameters in float32 has such statistics, whatever its input is; the gradient of a
-    group norm's input is of its type; a loss that is reduced lies in the memory of what it is reduced from.
+    group norm's input is of its type; a loss that is reduced lies in the memory of what it is reduced from. On CUDA
+    a convolution of an image or weights that are channels last gives such results; fakes ask a build that may lack
+    cuDNN.
     """
+    if function in _CONVOLUTIONS and args[0].device.type == "cuda":
+        return _convolution(function, args, result)
     if function in _NORMS and args[0].device.type == "cpu":
         return _norm(function, args, result)
     if function is _aten.native_group_norm_backward.default and result[0] is not None:
@@ -39,3 +44,22 @@ def _norm(function: Any, args: Any, result: Any) -> Any:
     if function is _NORMS[0] and args[0].is_contiguous():
         output = output.new_empty(output.shape)  # maps of one pixel are in both layouts: not channels last
     return (output, *statistics)
+
+
+def _convolution(function: Any, args: Any, result: Any) -> Any:
+    operands = args[:2] if function is _CONVOLUTIONS[0] else args[1:3]
+    if not any(map(_is_channels_last, operands)):
+        return result
+    if isinstance(result, torch.Tensor):
+        return _channels_last(result)
+    return tuple(each if each is None else _channels_last(each) for each in result)
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.stride(1) == 1 and tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def _channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dim() != 4 or _is_channels_last(tensor):
+        return tensor
+    return torch.empty_like(tensor, memory_format=torch.channels_last)

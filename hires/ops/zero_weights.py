@@ -4,11 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-_RANDOM = {Tensor.normal_, Tensor.uniform_}
+_RANDOM = {
+    Tensor.normal_,
+    Tensor.uniform_,
+    # those of nn.init that ask a mode before they draw, which then sees nothing of what they do
+    nn.init.normal_,
+    nn.init.uniform_,
+    nn.init.kaiming_normal_,
+    nn.init.kaiming_uniform_,
+}
 _NEEDLESS = {Tensor.erfinv_}  # of zeros: part of truncated normal distributions
+_NEW: set[Any] = {torch.rand, torch.randn}
 
 
 class ZeroWeights(TorchFunctionMode):
@@ -21,7 +30,11 @@ class ZeroWeights(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        kwargs = kwargs or {}
         if func in _RANDOM:
+            tensor = args[0] if args else kwargs["tensor"]
             with torch.no_grad():
-                return args[0].zero_()
-        return args[0] if func in _NEEDLESS else func(*args, **(kwargs or {}))
+                return tensor.zero_()
+        if func in _NEW:
+            return torch.zeros(*args, **{name: value for name, value in kwargs.items() if name != "generator"})
+        return args[0] if func in _NEEDLESS else func(*args, **kwargs)

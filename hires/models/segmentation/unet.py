@@ -1,11 +1,15 @@
 """U-Net: the decoder of segmentation-models-pytorch on any backbone, with an optional full-resolution branch."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from segmentation_models_pytorch.base.initialization import initialize_decoder
 from segmentation_models_pytorch.base.modules import Conv2dReLU
-from segmentation_models_pytorch.decoders.unet.decoder import UnetDecoder
+from segmentation_models_pytorch.decoders.unet.decoder import UnetDecoder, UnetDecoderBlock
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from hires.models.backbone import Backbone
 from hires.models.network import Channels
@@ -46,6 +50,8 @@ class Unet(SegmentationNetwork):
         # the decoder drops the first entry, which stands for the image in the library's own encoders
         channels = [0, full_resolution_channels, *widths(backbone)[1:]]
         decoder = UnetDecoder(channels, decoder_channels)
+        for block in decoder.blocks:
+            block.__class__ = Block
         super().__init__(backbone=backbone, decoder=decoder, width=decoder_channels[-1], num_classes=num_classes)
         self.full_resolution = branch
 
@@ -57,6 +63,27 @@ class Unet(SegmentationNetwork):
     def decoder_modules(self) -> tuple[str, ...]:
         blocks = tuple(f"decoder.blocks.{i}" for i in range(len(self.decoder.blocks)))  # type: ignore[arg-type]
         return ("full_resolution", *blocks)
+
+
+class Block(UnetDecoderBlock):
+    """The library's block, to the same bits, in less memory."""
+
+    def forward(
+        self, feature_map: Tensor, target_height: int, target_width: int, skip_connection: Tensor | None = None
+    ) -> Tensor:
+        """Enlarges (B, C, h, w) to the target's height and width and joins the skip of that size."""
+        # Repeated pixels need no float32, which autocast would bring them to; nor is a skip of no channels copied.
+        with without_autocast(feature_map.device.type):
+            x = F.interpolate(feature_map, size=(target_height, target_width), mode=self.interpolation_mode)
+        if skip_connection is not None and skip_connection.shape[1]:
+            x = torch.cat([x, skip_connection], dim=1)
+            x = self.attention1(x)
+        return self.attention2(self.conv2(self.conv1(x)))
+
+
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """A context in which operations keep their types; shapes alone, on `meta`, have no autocast."""
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 class NoBranch(nn.Module):
