@@ -50,9 +50,15 @@ class Measured(NamedTuple):
 
 
 def measure_memory(
-    name: str, cfg: DictConfig, examples: Examples | None = None, *, live: bool = False, limit: int | None = None
+    name: str,
+    cfg: DictConfig,
+    examples: Examples | None = None,
+    *,
+    live: bool = False,
+    limit: int | None = None,
+    steps: int = STEPS,
 ) -> Measured:
-    """The peak of a training with the configuration; of a process that failed, nothing.
+    """The peak of a training with the configuration in so many steps; of a process that failed, nothing.
 
     With a `limit`, what would reserve more bytes than that is out of memory. `live` tensors are counted on
     request: that takes one more training.
@@ -61,7 +67,7 @@ def measure_memory(
         order, peak = Path(folder, "order.json"), Path(folder, "peak.json")
         wanted = {"classes": examples.classes, "limits": asdict(examples.limits)} if examples else None
         config = OmegaConf.to_container(cfg, resolve=True)
-        write_json(order, {"config": config, "examples": wanted, "live": live, "limit": limit})
+        write_json(order, {"config": config, "examples": wanted, "live": live, "limit": limit, "steps": steps})
         allowing = [word for word in sys.argv[1:] if word.lstrip("+").startswith("allow_targets=")]
         # without -P, a file in the working directory could stand in for a library
         command = [sys.executable, "-P", "-m", "hires.measured_memory", *allowing, str(order), str(peak)]
@@ -96,7 +102,7 @@ class Trial(NamedTuple):
     begin: Callable[[], Training]
     batches: list[list[Sample]]
 
-    def run(self, steps: int = STEPS) -> tuple[Training, list[float]]:
+    def run(self, steps: int | None = None) -> tuple[Training, list[float]]:
         """A training after so many steps, and the seconds of each."""
         training, seconds = self.begin(), []
         for batch in self.batches[:steps]:
@@ -107,18 +113,18 @@ class Trial(NamedTuple):
         return training, seconds
 
 
-def trial_on_data(cfg: DictConfig) -> Trial:
+def trial_on_data(cfg: DictConfig, steps: int) -> Trial:
     material = open_material(read_recipe(cfg), cfg, {})
-    batches = list(material.batches(STEPS))
+    batches = list(material.batches(steps))
     return Trial(partial(begin, material, batches[0]), batches)
 
 
-def trial_on_examples(cfg: DictConfig, examples: Examples) -> Trial:
+def trial_on_examples(cfg: DictConfig, examples: Examples, steps: int) -> Trial:
     recipe = read_recipe(cfg)
     start = partial(begin_on_examples, recipe, examples.classes)
     task = make_task(recipe, examples.classes, training=None, load_pretrained=False)
     samples = examples.samples(task, recipe.top.batch_size, recipe.image_size)
-    return Trial(start, [samples] * STEPS)
+    return Trial(start, [samples] * steps)
 
 
 def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
@@ -158,9 +164,9 @@ def _reserved(device: torch.device) -> int:
 def main() -> None:
     order, peak = map(Path, sys.argv[-2:])
     content = json.loads(order.read_text())
-    cfg, wanted = OmegaConf.create(content["config"]), content["examples"]
+    cfg, wanted, steps = OmegaConf.create(content["config"]), content["examples"], content["steps"]
     examples = wanted and Examples(tuple(wanted["classes"]), DataLimits(**wanted["limits"]))
-    trial = trial_on_examples(cfg, examples) if examples else trial_on_data(cfg)
+    trial = trial_on_examples(cfg, examples, steps) if examples else trial_on_data(cfg, steps)
     limit = Limit(content["limit"], cfg.trainer.accelerator)
     write_json(peak, measured(trial, live=content["live"], limit=limit)._asdict())
 

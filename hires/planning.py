@@ -206,8 +206,9 @@ class Planner:
         self.seconds += time.perf_counter() - begin
         if found is None:
             least = min(self.search.tried, key=lambda each: each.reserved)
+            free = f", and {size(self.budget - room)} have to stay free" if least.reserved <= self.budget else ""
             raise self._too_small(
-                f"{in_words(least.shape)} is predicted to reserve {size(least.reserved)} at least"
+                f"{in_words(least.shape)} is predicted to reserve {size(least.reserved)} at least{free}"
             )
         return found
 
@@ -228,10 +229,14 @@ class Planner:
             return probe.found.reserved - max(round(self.budget * BACK), beyond)
         if probe.measured.reserved is None:  # which not every system tells
             return room
-        margin = max(round(self.budget * LEAST_MARGIN), probe.measured.spread or 0)
+        margin = self._margin(probe.measured)
         after = self.budget - (probe.measured.reserved - probe.found.reserved) - margin
         # as much of it is free as may well be for want of anything between two plans
         return after if self.budget - margin - probe.measured.reserved > WORTH * self.budget else room
+
+    def _margin(self, measured: Measured) -> int:
+        """Bytes of the budget that stay free of what was measured."""
+        return max(round(self.budget * LEAST_MARGIN), measured.spread or 0)
 
     def _made(self, found: Found, measured: Measured | None, room: int) -> MemoryPlan:
         micro = found.shape.micro_batch
@@ -247,4 +252,5 @@ class Planner:
         )
         if measured is None or measured.allocated is None or measured.reserved is None:
             return plan
-        return replace(plan, measured=Peaks(measured.allocated, measured.reserved))
+        peaks = Peaks(measured.allocated, measured.reserved)
+        return replace(plan, measured=peaks, margin=self._margin(measured))

@@ -1,30 +1,32 @@
 """Where the plan of a training comes from: as it is given, from a file, or searched for."""
 
 import logging
-from dataclasses import asdict, fields
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import torch
+import yaml
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from hires import runs
 from hires.examples import Examples, examples_of
-from hires.interfaces import DataError, ImageSource, MemoryPlan, Peaks
+from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, Peaks
 from hires.measured_memory import Measured, measure_memory
 from hires.memory.budget import budget_bytes
 from hires.memory.policies import AUTO
 from hires.ops.process_memory import fix_threshold
 from hires.planning import Planner
 from hires.recipe import Recipe
+from hires.settings import checked, describe
 from hires.simulated_training import device_of
 
 log = logging.getLogger(__name__)
 
 PLAN = "plan.yaml"
+T = TypeVar("T")
+_COUNTS = ("micro_batch_size", "accumulation_steps", "image_size", "evaluation_batch_size")
 
 
 def planned(
@@ -38,7 +40,7 @@ def planned(
         plan, given = read_plan(resumed / PLAN), recipe.given_plan()
         return cfg, plan if _same(runs.load_config(resumed), cfg) else given
     if recipe.memory.plan:
-        plan = read_plan(Path(recipe.memory.plan))
+        plan = _for_batch(read_plan(Path(recipe.memory.plan)), recipe)
     elif recipe.to_be_planned:
         plan, _, notes = find_plan(cfg, recipe, source)
         for note in [*plan.reasons, *notes]:
@@ -52,6 +54,18 @@ def _same(one: DictConfig, other: DictConfig) -> bool:
     """Whether two configurations say the same of how a step is carried out."""
     keys = ("micro_batch_size", "memory", "image_size", "batch_size")
     return all(one[key] == other[key] for key in keys) and one.trainer.precision == other.trainer.precision
+
+
+def _for_batch(plan: MemoryPlan, recipe: Recipe) -> MemoryPlan:
+    """A plan with the steps that a batch takes with it. Raises ConfigError for micro-batches above the batch."""
+    micro, batch_size = plan.micro_batch_size, recipe.top.batch_size
+    if micro > batch_size and not recipe.memory.scale_batch_size:
+        raise ConfigError(
+            f"memory.plan: its micro-batches have {micro} samples, but batch_size is {batch_size}; set "
+            f"batch_size={micro}, or memory.scale_batch_size=true to let a plan raise it"
+        )
+    rungs = tuple(_for_batch(rung, recipe) for rung in plan.rungs)
+    return replace(plan, accumulation_steps=-(-max(batch_size, micro) // micro), rungs=rungs)
 
 
 def enforced(recipe: Recipe, plan: MemoryPlan) -> int | None:
@@ -115,26 +129,43 @@ def plan_text(plan: MemoryPlan) -> str:
 def read_plan(path: Path) -> MemoryPlan:
     """A plan from a file. Raises DataError for what is none."""
     try:
-        content: Any = OmegaConf.to_container(OmegaConf.load(path))
-        return _plan(content)
+        return _made(MemoryPlan, yaml.load(path.read_text(encoding="utf-8"), _Plain))
     except OSError as error:
         raise DataError(f"memory.plan: {path}: cannot be read ({error.strerror})") from error
-    except (YAMLError, OmegaConfBaseException, TypeError, ValueError, KeyError, AttributeError) as error:
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise DataError(f"memory.plan: {path}: not a plan: {' '.join(str(error).split())}") from error
 
 
-def _plan(content: Any) -> MemoryPlan:
-    known = {field.name for field in fields(MemoryPlan)}
-    if not isinstance(content, dict) or not set(content) <= known:
-        raise ValueError(f"it must have {', '.join(sorted(known))} alone")
-    height, width = content["image_size"]
-    peaks = {name: Peaks(**content[name]) for name in ("predicted", "measured", "evaluation") if content.get(name)}
-    return MemoryPlan(
-        **{
-            **content,
-            **peaks,
-            "image_size": (int(height), int(width)),
-            "reasons": tuple(content.get("reasons", ())),
-            "rungs": tuple(_plan(rung) for rung in content.get("rungs", ())),
-        }
-    )
+class _Plain(yaml.SafeLoader):
+    """Values as they are written: what repeats others may stand for more than fits into memory."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError("it has aliases (*)")
+        return super().compose_node(parent, index)
+
+
+def _made(kind: type[T], content: Any) -> T:
+    """A plan, or peaks, of a mapping."""
+    hints = get_type_hints(kind)
+    if not isinstance(content, dict) or not set(content) <= set(hints):
+        raise ValueError(f"it must have {', '.join(hints)} alone")
+    return kind(**{name: _value(name, value, hints[name]) for name, value in content.items()})
+
+
+def _value(name: str, value: Any, hint: Any) -> Any:
+    if name in ("predicted", "measured", "evaluation") and value is not None:
+        return _made(Peaks, value)
+    if name == "rungs":
+        return tuple(_made(MemoryPlan, rung) for rung in value)
+    try:
+        found = checked(value, hint)
+    except ValueError:
+        raise ValueError(f"{name}: got {value!r}, allowed: {describe(hint)}") from None
+    if (
+        name in _COUNTS
+        and found is not None
+        and any(count < 1 for count in (found if isinstance(found, tuple) else [found]))
+    ):
+        raise ValueError(f"{name}: got {value!r}, allowed: 1 and more")
+    return found

@@ -74,7 +74,17 @@ def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
         return cfg, None
     overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
-    return _changed(load_config(run_dir), _independent(cfg), keys), run_dir
+    return _changed(load_config(run_dir), _independent(cfg), keys, _found_by_plan(cfg)), run_dir
+
+
+def _found_by_plan(cfg: DictConfig) -> tuple[str, ...]:
+    """Keys in which a run has what was found instead of what its command line says, which may be given again."""
+    memory = cfg.memory
+    said = (cfg.image_size, cfg.micro_batch_size, memory.activation_checkpointing)
+    if "auto" not in said and memory.maximize is None and memory.plan is None:
+        return ()
+    keys = ("image_size", "micro_batch_size", "memory.activation_checkpointing", "memory.maximize", "memory.plan")
+    return (*keys, "batch_size") if memory.scale_batch_size else keys
 
 
 def _find_run(cfg: DictConfig) -> Path | None:
@@ -157,8 +167,8 @@ _MAY_CHANGE = (
 """Keys (or their beginnings) that a resumed run may have otherwise; all else would make it another run."""
 
 
-def _changed(cfg: DictConfig, given: DictConfig, keys: list[str]) -> DictConfig:
-    """A run's configuration with the values that the command line gives below some keys.
+def _changed(cfg: DictConfig, given: DictConfig, keys: list[str], but: tuple[str, ...] = ()) -> DictConfig:
+    """A run's configuration with the values that the command line gives below some keys, `but` those.
 
     What is as it was may be given too, so that the command line of a run with `resume=auto` continues it.
     Raises ConfigError for a value that a resumed run may not change.
@@ -167,7 +177,7 @@ def _changed(cfg: DictConfig, given: DictConfig, keys: list[str]) -> DictConfig:
     for key in keys:
         for leaf in dict.fromkeys([*old, *new]):
             below = leaf == key or leaf.startswith(f"{key}.") or key.startswith(f"{leaf}.")
-            if key in _WHICH_RUN or not below or old.get(leaf, _ABSENT) == new.get(leaf, _ABSENT):
+            if leaf in but or key in _WHICH_RUN or not below or old.get(leaf, _ABSENT) == new.get(leaf, _ABSENT):
                 continue
             if leaf not in old or leaf not in new or not leaf.startswith(_MAY_CHANGE):
                 raise ConfigError(

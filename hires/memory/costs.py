@@ -23,8 +23,8 @@ MOVING = {"cpu": 100.0, "cuda": 3000.0}
 
 
 def work(function: Any, args: Any, kwargs: Any, result: Any, device: torch.device) -> Work:
-    """Of one operation; views and empty tensors are free. Its time is that of what it waits for longer."""
-    if function.is_view or function.overloadpacket in _FREE:
+    """Of one operation, which takes as long as what it waits for longer. Views and questions are free."""
+    if function.is_view or function.overloadpacket in _FREE or function.namespace == "prim":
         return Work()
     counted = flop_registry.get(function.overloadpacket)
     flops = int(counted(*args, **kwargs, out_val=result)) if counted else 0
@@ -32,7 +32,8 @@ def work(function: Any, args: Any, kwargs: Any, result: Any, device: torch.devic
     return Work(flops, moved, max(flops, BALANCE[device.type] * moved, LAUNCH[device.type]))
 
 
-_FREE = {torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.empty_strided, torch.ops.aten.detach}
+_aten = torch.ops.aten
+_FREE = {_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.detach, _aten._local_scalar_dense}
 
 
 def size_of(tensor: Tensor) -> int:

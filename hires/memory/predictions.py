@@ -78,7 +78,7 @@ class Predictions:
         plan = cheapest(mixtures.options, room - self.overhead(shape), slack=SLACK)
         if plan is None or mixtures.rest + self.overhead(shape) > room:
             return None
-        needs = next(self._needs(points, shape) for points in self.known.values() if points)
+        needs = self._needs(max(self.known.values(), key=len), shape)  # work is that of any policy
         steps = -(-batch_size // shape.micro_batch)
         return steps * (needs.work + plan.cost * (needs.work + needs.update)) + needs.update
 

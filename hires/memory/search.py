@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 
 from hires.memory.mixtures import fit
 from hires.memory.policies import Policies
@@ -70,7 +71,9 @@ class Search:
             time = self._predictions.step_time(shape, batch_size, room)
             if time is not None:
                 speeds[shape] = batch_size * shape.height * shape.width / time
-        for shape in sorted(speeds, key=speeds.__getitem__, reverse=True) or shapes[:1]:
+        # of those that are as fast, the largest: what a step takes at least is not known from one size
+        order = sorted(speeds, key=lambda shape: (round(log(speeds[shape]), 3), shape.pixels), reverse=True)
+        for shape in order or shapes[:1]:
             found = self.cheapest(shape, room)
             if found.reserved <= room:
                 return found

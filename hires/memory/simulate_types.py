@@ -21,9 +21,8 @@ def as_kernels(function: Any, args: Any, result: Any) -> Any:
     """The result of an operation on fake tensors as its kernel makes it.
 
     On the CPU a norm with parameters in float32 has such statistics, whatever its input is; the gradient of a
-    group norm's input is of its type; a loss that is reduced lies in the memory of what it is reduced from. On CUDA
-    a convolution of an image or weights that are channels last gives such results; fakes ask a build that may lack
-    cuDNN.
+    group norm's input is of its type; a loss that is reduced lies in the memory of what it is reduced from. On
+    CUDA, results of a convolution are channels last if its image or weights are, by cuDNN, which may not be here.
     """
     if function in _CONVOLUTIONS and args[0].device.type == "cuda":
         return _convolution(function, args, result)

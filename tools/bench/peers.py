@@ -1,8 +1,8 @@
 """Finders of the largest batch under one hard limit: Lightning's, Accelerate's, and `hires autobatch`.
 
 A U-Net with ResNet-18, cross-entropy, AdamW, float32, random images, on the CPU. Each search, and each training
-with what it found, is a process of its own which may take so many bytes more than it has after its imports. Lightning
-and Accelerate live in an environment that this makes, with the same torch (`--env`; made once).
+with what it found, is a process of its own which may take so many bytes more than it has after its imports.
+Lightning and Accelerate live in an environment that this makes, with the same torch (`--env`; made once).
 """
 
 import argparse

@@ -92,7 +92,7 @@ def in_known_words() -> Iterator[None]:
 
 
 class Samples(Dataset[tuple[Tensor, Tensor]]):
-    """Random images (3, H, W) and masks (H, W), uint8; the few that there are take turns, made before any limit."""
+    """Random images (3, H, W) and masks (H, W), uint8: a few, made before any limit, which take turns."""
 
     def __init__(self, size: int, classes: int, length: int = 4096):
         generator = torch.Generator().manual_seed(0)
