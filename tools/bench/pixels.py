@@ -1,8 +1,8 @@
-"""Pixels that train at once within a budget: everything kept, timm's flag, the planner, and the planner with offload.
+"""Pixels that train at once within a budget: everything kept, timm's flag, the planner, and that with offload.
 
-The largest square image at micro-batch 1, a multiple of 32 pixels, that is predicted to stay within the budget in
-bf16 on CUDA, which need not be there; beside it the compute of a step for a pixel, against everything kept. By what
-is reserved, all that a process takes, and by what is allocated, as profilers of tensors count it.
+The largest square image at micro-batch 1, a multiple of 32 pixels, that is predicted to reserve no more than the
+budget in bf16 on CUDA, which need not be there; beside it the compute of a step for a pixel, against everything
+kept. What is offloaded takes time that is not in it.
 """
 
 import argparse
@@ -88,9 +88,9 @@ def main() -> None:
             first, here = rows["all kept"], rows[way]
             print(
                 f"{case:20} {way:18} {here['side']:5} px  {here['pixels'] / 1e6:5.1f} Mpx  "
-                f"pixels {here['pixels'] / first['pixels']:.2f}  time a pixel "
-                f"{here['time_per_pixel'] / first['time_per_pixel']:.2f}  allocated {here['allocated'] / 2**30:.2f}  "
-                f"reserved {here['reserved'] / 2**30:.2f} GiB",
+                f"pixels {here['pixels'] / first['pixels']:.2f}  "
+                f"time a pixel {here['time_per_pixel'] / first['time_per_pixel']:.2f}  "
+                f"allocated {here['allocated'] / 2**30:.2f}  reserved {here['reserved'] / 2**30:.2f} GiB",
                 flush=True,
             )
             options.out.write_text(json.dumps(content, indent=1) + "\n")
