@@ -77,5 +77,5 @@ def _row(found: Found, planner: Planner) -> dict[str, Any]:
         "reserved": found.reserved,
         "cost": found.cost,
         "time": found.time,
-        "fits": found.reserved <= planner.budget,
+        "fits": found.reserved <= planner.budget or any(p.fits and p.found == found for p in planner.probes),
     }

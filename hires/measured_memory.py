@@ -102,14 +102,17 @@ class Trial(NamedTuple):
     begin: Callable[[], Training]
     batches: list[list[Sample]]
 
-    def run(self, steps: int | None = None) -> tuple[Training, list[float]]:
-        """A training after so many steps, and the seconds of each."""
+    def run(
+        self, steps: int | None = None, after: Callable[[], None] = lambda: None
+    ) -> tuple[Training, list[float]]:
+        """A training after so many steps, and the seconds of each; `after` is called behind each."""
         training, seconds = self.begin(), []
         for batch in self.batches[:steps]:
             start = time.perf_counter()
             training.update(batch)
             training.wait()
             seconds.append(time.perf_counter() - start)
+            after()
         return training, seconds
 
 
@@ -131,7 +134,7 @@ def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
     """What a training takes in this process, whose imports are done and which has opened its data."""
     try:
         with limit, Growth() as growth:
-            training, seconds = trial.run()
+            training, seconds = trial.run(after=growth.mark)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -148,11 +151,13 @@ def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
     gc.collect()
     # Once more from the beginning: what the profiler and the meter note takes memory itself.
     allocated = allocator_peak(lambda: trial.run(steps=2))
+    spread = max(growth.parts[1:]) - min(growth.parts[1:])
+    found = Measured(allocated, growth.bytes, seconds=median, spread=spread)
     if not live:
-        return Measured(allocated, growth.bytes, seconds=median)
+        return found
     with LivePeak() as meter:
         trial.run(steps=2)
-    return Measured(allocated, growth.bytes, meter.peak, median)
+    return found._replace(live=meter.peak)
 
 
 def _reserved(device: torch.device) -> int:

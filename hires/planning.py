@@ -113,12 +113,13 @@ class Planner:
     def _completed(self, plan: MemoryPlan, found: Found) -> MemoryPlan:
         """With what to fall back to, how evaluations are carried out, and why."""
         views, evaluation = self._evaluation(plan)
+        measured = plan.measured.reserved if plan.measured else None
         return replace(
             plan,
             evaluation_batch_size=views,
             evaluation=evaluation,
             rungs=rungs_of(plan, self._batch_size(found.shape.micro_batch), self._thriftiest(plan), self.least),
-            reasons=(*why(found, self.search.tried, self.shapes, self.budget), *self._about(evaluation)),
+            reasons=(*why(found, measured, self.search.tried, self.shapes, self.budget), *self._about(evaluation)),
         )
 
     def _evaluation(self, plan: MemoryPlan) -> tuple[int, Peaks | None]:
@@ -162,7 +163,8 @@ class Planner:
             micro = micro_batches(top.batch_size, self.least, growing=growing)
         if goal == "resolution" or top.image_size == AUTO:
             aspect = START if top.image_size == AUTO else self.recipe.image_size
-            return shapes(micro, sizes(aspect, self._first.stride, largest))
+            coarse = 1.1 if goal == "throughput" else 1.0
+            return shapes(micro, sizes(aspect, self._first.stride, largest, coarse))
         return shapes(micro, [self.recipe.image_size])
 
     def _batch_size(self, micro_batch: int) -> int:

@@ -14,7 +14,6 @@ from hires import runs
 from hires.engine.display import log_to
 from hires.engine.files import write_json, write_text
 from hires.examples import Examples, examples_of
-from hires.interfaces import ConfigError
 from hires.measured_memory import Measured, measure_memory
 from hires.memory.budget import budget_bytes
 from hires.memory.mixtures import Mixtures, fit, overhead_of
@@ -39,11 +38,7 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     console = Console()
     log_to(console, None)
     recipe = read_recipe(cfg)
-    if recipe.to_be_planned:
-        raise ConfigError(
-            "memory: a step that has `auto` or memory.maximize in it is searched for by `hires autobatch`; `hires "
-            "profile` needs a micro-batch, an image size and policies (memory.budget names the cheapest that fit)"
-        )
+    recipe.given_plan()  # what is wrong with it is said before the work
     device = device_of(recipe)
     examples, notes = examples_of(recipe)
     training = SimulatedTraining(recipe, examples, device)

@@ -71,7 +71,15 @@ class Recipe:
         return self.memory.maximize is not None or AUTO in said
 
     def given_plan(self) -> MemoryPlan:
-        """A step as it is given, without policies. Raises ConfigError for a micro-batch above the batch."""
+        """A step as it is given, without policies.
+
+        Raises ConfigError for a micro-batch above the batch, and where a search has to say what a step is.
+        """
+        if self.to_be_planned:
+            raise ConfigError(
+                "memory: a step that has `auto` or memory.maximize in it is searched for by `hires autobatch` and "
+                "`hires train`; give a micro-batch, an image size and policies here"
+            )
         batch_size, micro = self.top.batch_size, self.micro_batch_size
         if micro > batch_size:
             raise ConfigError(f"micro_batch_size: got {micro}, allowed: at most batch_size, {batch_size}")

@@ -11,13 +11,13 @@ def in_words(shape: Shape) -> str:
     return f"a micro-batch of {shape.micro_batch} at {shape.height} x {shape.width}"
 
 
-def why(found: Found, tried: Sequence[Found], shapes: Sequence[Shape], budget: int) -> Iterator[str]:
+def why(
+    found: Found, measured: int | None, tried: Sequence[Found], shapes: Sequence[Shape], budget: int
+) -> Iterator[str]:
     """What was chosen, what it costs, and what the next larger one would need."""
     again = f", and computes {found.cost:.0%} of a step again" if found.cost else ", and computes nothing again"
-    yield (
-        f"{in_words(found.shape).capitalize()} is predicted to reserve {size(found.reserved)} of "
-        f"{size(budget)}{again} (estimated)."
-    )
+    takes = f"is predicted to reserve {size(found.reserved)}" if measured is None else f"reserves {size(measured)}"
+    yield f"{in_words(found.shape).capitalize()} {takes} of {size(budget)}{again} (estimated)."
     larger = [shape for shape in shapes if shape.pixels > found.shape.pixels]
     if not larger:
         yield "Nothing larger is asked for." if len(shapes) > 1 else "Its shape was given."

@@ -20,17 +20,18 @@ def micro_batches(batch_size: int, least: int, *, growing: bool) -> list[int]:
     return [*found, *range(batch_size + 1, _MOST + 1)] if growing else found
 
 
-def sizes(aspect: Size, stride: int, largest: Size) -> list[Size]:
+def sizes(aspect: Size, stride: int, largest: Size, coarse: float = 1.0) -> list[Size]:
     """(height, width) of about an aspect, multiples of the stride: from two of them up to the largest image.
 
     `largest` is (height, width) of the largest image; (0, 0) where none is known. Of smaller images than that,
-    the smallest size of the aspect.
+    the smallest size of the aspect. Each is at least `coarse` times as large as the one before.
     """
     most = tuple(-(-(side or LARGEST_SIDE) // stride) * stride for side in largest)
-    found = []
+    found: list[Size] = []
     for count in range(2, max(most) // stride + 1):
         size = _of_shorter_side(count * stride, aspect, stride)
-        if size[0] <= most[0] and size[1] <= most[1]:
+        apart = not found or size[0] >= coarse * found[-1][0]
+        if apart and size[0] <= most[0] and size[1] <= most[1]:
             found.append(size)
     return found or [_of_shorter_side(stride, aspect, stride)]
 

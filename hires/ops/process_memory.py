@@ -49,6 +49,8 @@ class Growth:
 
     def __init__(self) -> None:
         self.bytes: int | None = None
+        self.parts: list[int] = []  # the most of each part that `mark` ended
+        self._part = 0
         self._begun, self._end = threading.Event(), threading.Event()
         self._watch = threading.Thread(target=self._watching, daemon=True)
 
@@ -61,12 +63,17 @@ class Growth:
         self._end.set()
         self._watch.join()
 
+    def mark(self) -> None:
+        """Ends a part of what is measured."""
+        self.parts.append(self._part)
+        self._part = 0
+
     def _watching(self) -> None:
-        before = largest = vm_data()  # here, so that the thread's own stack is not counted
+        before = vm_data()  # here, so that the thread's own stack is not counted
         self._begun.set()
-        while before is not None and largest is not None:
+        while before is not None:
             ended = self._end.wait(0.001)
-            largest = max(largest, vm_data() or 0)
-            self.bytes = largest - before
+            now = (vm_data() or 0) - before
+            self.bytes, self._part = max(now, self.bytes or 0), max(now, self._part)
             if ended:
                 return

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from hires.memory.costs import BALANCE, LAUNCH, work
@@ -262,9 +263,12 @@ def test_a_kernel_takes_some_time_whatever_it_does():
     assert done(lambda _: x + x).time == LAUNCH["cpu"]
 
 
-def test_views_and_empty_tensors_are_no_work():
+def test_views_empty_tensors_and_questions_are_no_work():
     x = torch.ones(4, 4)
-    assert done(lambda _: (x.t(), x[1:], x.detach(), torch.empty(10), torch.empty_like(x))) == Work()
+    assert done(lambda _: (x.t(), x[1:], x.detach(), torch.empty(10), torch.empty_like(x), x.device)) == Work()
+    with FakeTensorMode():
+        fake = torch.ones(4, 4)
+        assert done(lambda _: (fake.device, fake.shape)) == Work()
 
 
 def test_on_cuda_moving_costs_more():

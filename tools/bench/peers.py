@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import time
 import venv
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("lightning", "accelerate", "segmentation-models-pytorch", "psutil")
@@ -26,6 +27,7 @@ PEERS = {
     "Accelerate": "accelerate",
 }
 OURS = {"hires, all kept": "none", "hires, auto": "auto"}
+ORDER = [*PEERS, *OURS]  # of rows
 SIZE, CLASSES = 256, 19  # pixels a side
 TRIAL_STEPS = 3  # of a peer's search; Lightning's own default
 HUGE = 256  # samples of our optimizer step: more than any micro-batch that fits
@@ -54,6 +56,19 @@ def peers_python(folder: Path) -> Path:
     return python
 
 
+class Seconds(NamedTuple):
+    """Of a process with all that it began; those of the processor depend less on what else runs."""
+
+    wall: float
+    processor: float
+
+
+def processor_seconds() -> float:
+    """Of all processes that were begun here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class Bench:
     """Runs the finders under a budget, bytes, and then so many steps with what they found."""
 
@@ -61,32 +76,32 @@ class Bench:
         self.python, self.budget, self.steps = python, budget, steps
         self.environment = environment(threads)
 
-    def run(self, command: list[Any]) -> tuple[list[dict[str, Any]], float, str | None]:
+    def run(self, command: list[Any]) -> tuple[list[dict[str, Any]], Seconds, str | None]:
         """The JSON lines that a command printed, its seconds, and the end of its errors if it failed."""
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), processor_seconds()
         done = subprocess.run(
             list(map(str, command)), env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False
         )
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         last = (done.stderr.strip().splitlines() or [""])[-1][:300]
         failed = f"exit code {done.returncode}: {last}" if done.returncode else None
-        return lines, time.perf_counter() - begin, failed
+        return lines, Seconds(time.perf_counter() - begin, processor_seconds() - before), failed
 
-    def peer(self, name: str, **order: Any) -> tuple[list[dict[str, Any]], float, str | None]:
+    def peer(self, name: str, **order: Any) -> tuple[list[dict[str, Any]], Seconds, str | None]:
         whole = {"peer": PEERS[name], "size": SIZE, "classes": CLASSES, "budget": self.budget, **order}
         return self.run([self.python, Path(__file__).with_name("peers_run.py"), json.dumps(whole)])
 
     def of_peer(self, name: str, told: bool = False) -> list[dict[str, Any]]:
         """What a peer's finder did; if it ended in an error, again with errors in the words that it knows."""
-        lines, wall, failed = self.peer(name, batch=None, steps=TRIAL_STEPS, told=told)
+        lines, taken, failed = self.peer(name, batch=None, steps=TRIAL_STEPS, told=told)
         trials = [line for line in lines if line["event"] == "trial"]
         found = next((line for line in lines if line["event"] == "found"), {"batch": None, "seconds": None})
         row = {
-            "finder": name + (", told what is out of memory" if told else ""),
+            "finder": name + (" told what is out of memory" if told else ""),
             "batch": found["batch"],
             "trials": len(trials),
             "out_of_memory": sum(trial["out_of_memory"] for trial in trials),
-            "seconds": {"search": found["seconds"], "all": wall},
+            "seconds": {"search": found["seconds"], **taken._asdict()},
             "failed": failed,
             "search": [{key: value for key, value in trial.items() if key != "event"} for trial in trials],
             "then": self.then_of_peer(name, found["batch"]) if found["batch"] else None,
@@ -112,7 +127,7 @@ class Bench:
             "survived": steps == self.steps,
             "reserved": reserved,
             "share": reserved and reserved / self.budget,
-            "seconds_per_image": trained["seconds"] / steps / images if steps else None,
+            "processor_seconds_per_image": trained["seconds"] / steps / images if steps else None,
             "error": error,
         }
 
@@ -133,7 +148,7 @@ class Bench:
         ]
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"
-            _, wall, failed = self.run(
+            _, taken, failed = self.run(
                 [sys.executable, "-m", "hires.cli", "autobatch", *overrides, f"run_dir={run}"]
             )
             if failed:
@@ -148,7 +163,11 @@ class Bench:
             "trials": len(found["probes"]),
             "out_of_memory": sum(not probe["fits"] for probe in found["probes"]),
             "simulated": len(found["tried"]),
-            "seconds": {"search": found["seconds"], "probes and imports": wall - found["seconds"], "all": wall},
+            "seconds": {
+                "search": found["seconds"],
+                "probes and imports": taken.wall - found["seconds"],
+                **taken._asdict(),
+            },
             "failed": None,
             "policies": found["plan"]["policies"],
             "search": [
@@ -161,15 +180,15 @@ class Bench:
 
 def shown(row: dict[str, Any]) -> str:
     """A row of the table."""
-    then = row["then"] or {}
-    share = f"{then['share']:.0%}" if then.get("share") else "-"
-    ended = f"{then['steps']} steps" if then else "-"
     if row["batch"] is None:
-        return f"{row['finder']:45} {row['failed']}"
-    speed = f"{then['seconds_per_image']:.2f}" if then.get("seconds_per_image") else "-"
+        return f"{row['finder']:44} {row['failed']}"
+    then, seconds = row["then"], row["seconds"]
+    share, speed = then["share"] or 0.0, then["processor_seconds_per_image"] or 0.0
     return (
-        f"{row['finder']:45} batch {row['batch']:3}  trials {row['trials']:2}  out of memory "
-        f"{row['out_of_memory']:2}  {row['seconds']['all']:5.0f} s  used {share}  then {ended}  {speed} s an image"
+        f"{row['finder']:44} batch {row['batch']:3}  "
+        f"trials {row['trials']:2}, {row['out_of_memory']:2} out of memory  "
+        f"{seconds['wall']:4.0f} s, processor {seconds['processor']:4.0f} s  "
+        f"then {then['steps']} steps, {share:.0%} of the budget, {speed:.2f} s an image"
     )
 
 
@@ -181,7 +200,7 @@ def main() -> None:
     parser.add_argument("--gib", type=float, nargs="*", default=[1.0], help="budgets")
     parser.add_argument("--steps", type=int, default=20, help="of the training with what was found")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--finders", nargs="*", choices=[*PEERS, *OURS], default=[*PEERS, *OURS])
+    parser.add_argument("--finders", nargs="*", choices=ORDER, default=ORDER)
     parser.add_argument("--out", type=Path, default=ROOT / "docs/bench/peers.json", help="rows there stay")
     options = parser.parse_args()
     python = peers_python(options.env)
@@ -193,7 +212,7 @@ def main() -> None:
         for name in options.finders:
             rows[:] = [row for row in rows if not row["finder"].startswith(name)]
             new = bench.of_peer(name) if name in PEERS else [bench.of_ours(name)]
-            rows += new
+            rows[:] = sorted([*rows, *new], key=lambda row: ORDER.index(row["finder"].partition(" told")[0]))
             options.out.write_text(json.dumps(content, indent=1) + "\n")
             print(*map(shown, new), sep="\n", flush=True)
 

@@ -29,7 +29,7 @@ def main() -> None:
     cfg.batch_size = 2 * plan.micro_batch_size
     examples, _ = examples_of(read_recipe(cfg))
     trial = trial_on_examples(cfg, examples)
-    done, error, begin = 0, None, time.perf_counter()
+    done, error, begin = 0, None, time.process_time()
     with Limit(plan.budget, "cpu"), Growth() as growth:
         try:
             training = trial.begin()
@@ -40,7 +40,7 @@ def main() -> None:
             if not is_out_of_memory(raised):
                 raise
             error = f"{type(raised).__name__}: {raised}"[:300]
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     print(json.dumps({"steps": done, "reserved": growth.bytes, "seconds": seconds, "error": error}))
 
 

@@ -74,7 +74,7 @@ def trial(batch: int) -> Iterator[None]:
         error = raised
         raise
     finally:
-        short = error is not None and is_out_of_memory(error)
+        short = error is not None and is_out_of_memory(error)  # whether the finder takes it for that or not
         said = f"{type(error).__name__}: {error}"[:300] if error else None
         say(event="trial", batch=batch, seconds=time.perf_counter() - begin, error=said, out_of_memory=short)
         del error
@@ -185,10 +185,11 @@ def train_by_lightning(order: Order, samples: Samples) -> int:
     return module.done
 
 
-def train_by_accelerate(order: Order, samples: Samples, batch: int, step: Callable[[], None]) -> None:
+def train_by_accelerate(
+    order: Order, samples: Samples, accelerator: Accelerator, batch: int, step: Callable[[], None]
+) -> None:
     """Calls `step` after each step."""
-    accelerator = Accelerator(cpu=True)
-    accelerator.free_memory()
+    accelerator.free_memory()  # of the trial before
     network = make_network(order.classes)
     network, optimizer, loader = accelerator.prepare(network, make_optimizer(network), samples.batches(batch))
     for _, (images, masks) in zip(range(order.steps), loader, strict=False):
@@ -201,11 +202,12 @@ def train_by_accelerate(order: Order, samples: Samples, batch: int, step: Callab
 
 def find_by_accelerate(order: Order, samples: Samples) -> int:
     """`find_executable_batch_size` with its defaults: from 128 down by a tenth each time."""
+    accelerator = Accelerator(cpu=True)
 
     @find_executable_batch_size
     def train(batch_size: int) -> int:
         with trial(batch_size):
-            train_by_accelerate(order, samples, batch_size, lambda: None)
+            train_by_accelerate(order, samples, accelerator, batch_size, lambda: None)
         return batch_size
 
     return train()
@@ -229,7 +231,8 @@ def train(order: Order, samples: Samples) -> int:
     done: list[None] = []
     assert order.batch is not None
     with until_memory_is_short():
-        train_by_accelerate(order, samples, order.batch, lambda: done.append(None))
+        accelerator = Accelerator(cpu=True)
+        train_by_accelerate(order, samples, accelerator, order.batch, lambda: done.append(None))
     return len(done)
 
 
@@ -254,15 +257,14 @@ def main() -> None:
     samples = Samples(order.size, order.classes)
     if order.budget is not None:
         limit_growth(order.budget)
-    begin = time.perf_counter()
+    begin, worked = time.perf_counter(), time.process_time()
     if order.batch is None:
         find = find_by_accelerate if order.peer == "accelerate" else find_by_lightning
         say(event="found", batch=find(order, samples), seconds=time.perf_counter() - begin)
         return
     with Growth() as growth:
         done = train(order, samples)
-    seconds = time.perf_counter() - begin
-    say(event="trained", steps=done, reserved=growth.bytes, seconds=seconds)
+    say(event="trained", steps=done, reserved=growth.bytes, seconds=time.process_time() - worked)
 
 
 if __name__ == "__main__":
