@@ -28,7 +28,7 @@ def main() -> None:
     cfg = with_plan(cfg, plan)
     cfg.batch_size = 2 * plan.micro_batch_size
     examples, _ = examples_of(read_recipe(cfg))
-    trial = trial_on_examples(cfg, examples)
+    trial = trial_on_examples(cfg, examples, steps=1)
     done, error, begin = 0, None, time.process_time()
     with Limit(plan.budget, "cpu"), Growth() as growth:
         try:

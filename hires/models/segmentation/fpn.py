@@ -1,9 +1,12 @@
 """FPN: a feature pyramid whose levels are summed at stride 4."""
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, Literal
 
-from segmentation_models_pytorch.decoders.fpn.decoder import FPNDecoder
+import torch
+from segmentation_models_pytorch.decoders.fpn.decoder import FPNDecoder, MergeBlock
+from torch import Tensor
 
 from hires.models.backbone import Backbone
 from hires.models.network import Channels
@@ -33,6 +36,21 @@ class FpnSettings(SegmentationNetworkSettings):
             dropout=self.dropout,
             merge_policy=self.merge,
         )
+        decoder.merge.__class__ = Merge
         return SegmentationNetwork(
             backbone=backbone, decoder=decoder, width=decoder.out_channels, num_classes=num_classes
         )
+
+
+class Merge(MergeBlock):
+    """The library's, to the same bits, without a copy of all levels."""
+
+    def forward(self, x: list[Tensor]) -> Tensor:
+        """The sum of maps (B, C, h, w), added up in float32, or all of their channels."""
+        if self.policy != "add":
+            return super().forward(x)
+        kind = reduce(torch.promote_types, (each.dtype for each in x))
+        total = x[0].to(torch.promote_types(kind, torch.float32)) + x[1]
+        for each in x[2:]:
+            total += each
+        return total.to(kind)
