@@ -69,6 +69,7 @@ def found(plan: MemoryPlan, planner: Planner) -> dict[str, Any]:
 
 
 def _row(found: Found, planner: Planner) -> dict[str, Any]:
+    tried_out = [probe.fits for probe in planner.probes if probe.found == found]
     return {
         "micro_batch_size": found.shape.micro_batch,
         "image_size": [found.shape.height, found.shape.width],
@@ -77,5 +78,5 @@ def _row(found: Found, planner: Planner) -> dict[str, Any]:
         "reserved": found.reserved,
         "cost": found.cost,
         "time": found.time,
-        "fits": found.reserved <= planner.budget or any(p.fits and p.found == found for p in planner.probes),
+        "fits": tried_out[-1] if tried_out else found.reserved <= planner.budget,
     }

@@ -26,6 +26,7 @@ from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan
 from hires.memory.limit import Limit
+from hires.memory.profile import CONTEXT
 from hires.plans import PLAN, enforced, plan_text, planned
 from hires.recipe import Recipe, read_recipe
 from hires.wiring import (
@@ -57,13 +58,16 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
     cfg, plan = planned(cfg, recipe, source, resumed)
     recipe = read_recipe(cfg)
-    with Limit(enforced(recipe, plan), recipe.trainer.accelerator), Gauge(recipe.trainer.accelerator) as gauge:
-        display, trainer, batches, ladder = _prepare(cfg, recipe, source, plan, run_dir, console, gauge)
-        runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
-        save_plan(run_dir, ladder.plan)
-        if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
-            log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
-            return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge)
+    # from here on memory counts; the limit begins later, since loading a checkpoint takes its weights twice
+    limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
+    gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
+    display, trainer, batches, ladder = _prepare(cfg, recipe, source, plan, run_dir, console, gauge)
+    runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
+    save_plan(run_dir, ladder.plan)
+    if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
+        log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
+        return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge)
+    with limit, gauge:
         _fit(trainer, batches, display, run_dir)
     show_metrics(console, trainer.progress.metrics)
     outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge)

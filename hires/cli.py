@@ -35,8 +35,6 @@ def main() -> int:
 
     Exit codes: 0, 1 (error, or memory ran out), 2 (wrong key or value), 130 (interrupted).
     """
-    # Segments that grow waste less of a device; torch reads this when it is imported.
-    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
         print(cli_help.overview(COMMANDS))
@@ -56,6 +54,8 @@ def main() -> int:
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
     """Runs one command with its overrides and flags. A bug's exception passes; all others end in a line."""
+    # Segments that grow waste less of a device; torch reads this when it is imported.
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     run: _Run | None = None
     request: Request | None = None
     try:

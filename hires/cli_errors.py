@@ -134,8 +134,9 @@ def out_of_memory(error: BaseException) -> str:
     """One line for a command that ran out of memory."""
     what = " ".join(str(error).split()) or type(error).__name__
     return (
-        f"memory ran out: {what.rstrip('.')}; give the process more, or take a smaller image_size or "
-        "micro_batch_size (in an evaluation, evaluation.batch_size)"
+        f"memory ran out: {what.rstrip('.')}; give the process more (a larger memory.budget), let `hires "
+        "autobatch` find what fits, or take a smaller image_size or micro_batch_size (in an evaluation, "
+        "evaluation.batch_size)"
     )
 
 

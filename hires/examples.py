@@ -34,5 +34,6 @@ def examples_of(recipe: Recipe, source: ImageSource | None = None) -> tuple[Exam
         detects = recipe.task.kind != "segmentation"
         return Examples(tuple(map(str, range(count))), DataLimits(max_objects=OBJECTS)), [note] * detects
     images: Any = source or recipe.data.source("train")
-    size = _WHOLE if recipe.top.image_size == AUTO else recipe.image_size
+    to_be_found = recipe.top.image_size == AUTO or recipe.memory.maximize == "resolution"
+    size = _WHOLE if to_be_found else recipe.image_size
     return Examples(images.classes, data_limits(images, size, recipe.data)), []

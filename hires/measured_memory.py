@@ -24,6 +24,7 @@ from hires.interfaces import DataLimits, Sample
 from hires.memory.events import allocator_peak
 from hires.memory.limit import Limit
 from hires.memory.meter import LivePeak
+from hires.memory.profile import CONTEXT
 from hires.ops.out_of_memory import is_out_of_memory
 from hires.ops.process_memory import THRESHOLD, Growth
 from hires.recipe import read_recipe
@@ -46,7 +47,7 @@ class Measured(NamedTuple):
     seconds: float | None = None  # of a step, without the first
     spread: int | None = None  # of what the steps after the first reserved
     retries: int = 0  # of CUDA's allocator, which make steps slow
-    out_of_memory: bool = False
+    out_of_memory: bool = False  # or ended by the system
 
 
 def measure_memory(
@@ -75,7 +76,7 @@ def measure_memory(
         if done.returncode == 0:
             return Measured(**json.loads(peak.read_text()))
     log.warning("The memory of %s could not be measured: %s", name, _reason(done))
-    return Measured()
+    return Measured(out_of_memory=done.returncode < 0)  # the system ends what takes too much
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
@@ -92,7 +93,7 @@ def _environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(folder or os.getcwd() for folder in sys.path),
         "OMP_NUM_THREADS": str(torch.get_num_threads()),
         "MALLOC_MMAP_THRESHOLD_": str(THRESHOLD),
-        "KINETO_LOG_LEVEL": "5",
+        "KINETO_LOG_LEVEL": "6",
     }
 
 
@@ -133,7 +134,7 @@ def trial_on_examples(cfg: DictConfig, examples: Examples, steps: int) -> Trial:
 def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
     """What a training takes in this process, whose imports are done and which has opened its data."""
     try:
-        with limit, Growth() as growth:
+        with limit, Growth(limit.before) as growth:
             training, seconds = trial.run(after=growth.mark)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
@@ -146,7 +147,8 @@ def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
             torch.cuda.max_memory_allocated(device),
             torch.cuda.memory_stats(device)["num_alloc_retries"],
         )
-        return Measured(most, _reserved(device), seconds=median, retries=retries)
+        reserved = torch.cuda.max_memory_reserved(device) + CONTEXT["cuda"]  # which cannot be told from others'
+        return Measured(most, reserved, seconds=median, retries=retries)
     del training
     gc.collect()
     # Once more from the beginning: what the profiler and the meter note takes memory itself.
@@ -158,12 +160,6 @@ def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
     with LivePeak() as meter:
         trial.run(steps=2)
     return found._replace(live=meter.peak)
-
-
-def _reserved(device: torch.device) -> int:
-    """What the caching allocator took at most, and what else is taken on the device: the context, and others."""
-    free, total = torch.cuda.mem_get_info(device)
-    return torch.cuda.max_memory_reserved(device) + total - free - torch.cuda.memory_reserved(device)
 
 
 def main() -> None:

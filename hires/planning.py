@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hires.examples import Examples
-from hires.interfaces import ConfigError, MemoryPlan, Peaks
+from hires.interfaces import ConfigError, MemoryPlan, Peaks, TrainingError
 from hires.measured_memory import Measured
 from hires.memory.budget import budget_bytes
 from hires.memory.policies import AUTO, Policies, as_override, policies_of, shortened
@@ -52,10 +52,13 @@ class Trainings:
 
     def at(self, size: Size) -> SimulatedTraining:
         if self._training is None or size != self._size:
-            recipe = replace(self.recipe, top=replace(self.recipe.top, image_size=size))
+            recipe = self.recipe_at(size)
             workspace = self._training.workspace if self._training else None
             self._size, self._training = size, SimulatedTraining(recipe, self.examples, self.device, workspace)
         return self._training
+
+    def recipe_at(self, size: Size) -> Recipe:
+        return replace(self.recipe, top=replace(self.recipe.top, image_size=size))
 
     def simulate(self, shape: Shape, policies: Policies) -> MemoryProfile:
         return self.at((shape.height, shape.width)).profile(policies, shape.micro_batch)
@@ -99,7 +102,7 @@ class Planner:
             elif best is not None:
                 break
             after = self._next_room(probe, room)
-            if best and (after <= room or any(not each.fits for each in self.probes)):
+            if len(self.probes) == PROBES or (best and (after <= room or any(not p.fits for p in self.probes))):
                 break
             room, before = after, found
             found = self._look(room)
@@ -119,7 +122,10 @@ class Planner:
             evaluation_batch_size=views,
             evaluation=evaluation,
             rungs=rungs_of(plan, self._batch_size(found.shape.micro_batch), self._thriftiest(plan), self.least),
-            reasons=(*why(found, measured, self.search.tried, self.shapes, self.budget), *self._about(evaluation)),
+            reasons=(
+                *why(found, measured, self.search.tried, self.shapes, self.budget, plan.margin or 0),
+                *self._about(evaluation, plan.image_size),
+            ),
         )
 
     def _evaluation(self, plan: MemoryPlan) -> tuple[int, Peaks | None]:
@@ -136,10 +142,11 @@ class Planner:
                 return views, Peaks(profile.allocated, profile.reserved)
             views //= 2
 
-    def _about(self, evaluation: Peaks | None) -> list[str]:
+    def _about(self, evaluation: Peaks | None, image_size: Size) -> list[str]:
         if evaluation is None or evaluation.reserved <= self.budget:
             return []
-        window = " x ".join(map(str, self.recipe.window))
+        recipe = self._trainings.recipe_at(image_size)
+        window = " x ".join(map(str, recipe.window))
         return [
             f"An evaluation of one window of {window} is predicted to reserve {size(evaluation.reserved)}, more "
             f"than the budget: set a smaller evaluation.{self.recipe.window_key}."
@@ -150,13 +157,18 @@ class Planner:
         said, choices = self.recipe.memory.activation_checkpointing, self.recipe.memory.choices
         if said != AUTO:
             return {said if isinstance(said, str) else "none": said}
-        return {name: name for name in choices if name != "offload" or self._first.offloads}
+        if "offload" in choices and not self._first.offloads:
+            raise ConfigError("memory.choices: offload does nothing on a CPU unless memory.offload_dir is set")
+        return {name: name for name in choices}
 
     def _shapes(self, largest: Size) -> list[Shape]:
         """What to choose from. Raises ConfigError for an image size that is to be found by another goal."""
         top, goal = self.recipe.top, self.goal
         if goal == "batch" and top.image_size == AUTO:
-            raise ConfigError("image_size: got auto, but memory.maximize=batch needs one; allowed: a size")
+            raise ConfigError(
+                "image_size: got auto, but memory.maximize=batch needs one; give a size, or "
+                "memory.maximize=resolution"
+            )
         micro = [self.least] if goal == "resolution" else [self.recipe.micro_batch_size]
         if goal in ("batch", "throughput"):
             growing = self.recipe.memory.scale_batch_size and goal == "batch"
@@ -219,6 +231,8 @@ class Planner:
         log.info("Probing %s, predicted to reserve %s", in_words(found.shape), size(found.reserved))
         measured = self._try_out(self._made(found, None, self.budget))
         done = measured.seconds is not None  # its process may have been ended
+        if not done and not measured.out_of_memory:
+            raise TrainingError("memory: the plan could not be tried out, for the reason above")
         fits = done and not measured.retries and (measured.reserved or 0) <= self.budget
         self.probes.append(Probe(found, measured, fits))
         log.info("It %s: measured %s", "fits" if fits else "does not fit", size(measured.reserved))

@@ -18,7 +18,7 @@ from hires.memory.budget import budget_bytes
 from hires.memory.policies import AUTO
 from hires.ops.process_memory import fix_threshold
 from hires.planning import Planner
-from hires.recipe import Recipe
+from hires.recipe import Recipe, as_size
 from hires.settings import checked, describe
 from hires.simulated_training import device_of
 
@@ -42,6 +42,7 @@ def planned(
     if recipe.memory.plan:
         plan = _for_batch(read_plan(Path(recipe.memory.plan)), recipe)
     elif recipe.to_be_planned:
+        _check_device(recipe)
         plan, _, notes = find_plan(cfg, recipe, source)
         for note in [*plan.reasons, *notes]:
             log.info("%s", note)
@@ -52,8 +53,18 @@ def planned(
 
 def _same(one: DictConfig, other: DictConfig) -> bool:
     """Whether two configurations say the same of how a step is carried out."""
-    keys = ("micro_batch_size", "memory", "image_size", "batch_size")
-    return all(one[key] == other[key] for key in keys) and one.trainer.precision == other.trainer.precision
+    keys = ("micro_batch_size", "memory.activation_checkpointing", "image_size", "batch_size", "trainer.precision")
+    return all(OmegaConf.select(one, key) == OmegaConf.select(other, key) for key in keys)
+
+
+def _check_device(recipe: Recipe) -> None:
+    """Raises ConfigError where a training would not run on the device that it is planned for."""
+    there = device_of(replace(recipe, memory=replace(recipe.memory, device=None)))
+    if recipe.memory.device not in (None, there):
+        raise ConfigError(
+            f"memory.device: got {recipe.memory.device}, but the training runs on {there}; leave it at null, or "
+            "let `hires autobatch` plan for the other and give the plan by memory.plan="
+        )
 
 
 def _for_batch(plan: MemoryPlan, recipe: Recipe) -> MemoryPlan:
@@ -71,7 +82,11 @@ def _for_batch(plan: MemoryPlan, recipe: Recipe) -> MemoryPlan:
 def enforced(recipe: Recipe, plan: MemoryPlan) -> int | None:
     """Bytes that a training is held to: a budget that was given as a size or a fraction."""
     said = recipe.memory.budget
-    return None if said in (None, AUTO) else plan.budget or budget_bytes(said, device_of(recipe))
+    if said is None or said == AUTO:
+        return None
+    if isinstance(said, float) and plan.budget:  # less is free now than when the plan was made
+        return plan.budget
+    return budget_bytes(said, device_of(recipe))
 
 
 def find_plan(
@@ -111,7 +126,9 @@ def _tried(cfg: DictConfig, examples: Examples, device: str, plan: MemoryPlan, l
 def with_plan(cfg: DictConfig, plan: MemoryPlan) -> DictConfig:
     """A configuration that says what a plan has found."""
     cfg = cfg.copy()
-    cfg.image_size, cfg.micro_batch_size = list(plan.image_size), plan.micro_batch_size
+    cfg.micro_batch_size = plan.micro_batch_size
+    if cfg.image_size == AUTO or as_size(cfg.image_size) != plan.image_size:
+        cfg.image_size = list(plan.image_size)
     cfg.batch_size = max(cfg.batch_size, plan.micro_batch_size)
     cfg.trainer.precision = plan.precision
     if plan.evaluation_batch_size is not None:

@@ -147,7 +147,7 @@ def check_multiple(key: str, size: Size, stride: int) -> None:
 
 def as_size(value: int | Size) -> Size:
     """One side of a square, or (height, width), as (height, width)."""
-    return (value, value) if isinstance(value, int) else value
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
 def _plain(value: Any) -> Any:

@@ -80,11 +80,13 @@ def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
 def _found_by_plan(cfg: DictConfig) -> tuple[str, ...]:
     """Keys in which a run has what was found instead of what its command line says, which may be given again."""
     memory = cfg.memory
-    said = (cfg.image_size, cfg.micro_batch_size, memory.activation_checkpointing)
-    if "auto" not in said and memory.maximize is None and memory.plan is None:
+    found: tuple[str, ...] = ("image_size", "micro_batch_size", "memory.activation_checkpointing")
+    if memory.maximize is None and memory.plan is None:
+        found = tuple(key for key in found if OmegaConf.select(cfg, key) == "auto")
+    if not found:
         return ()
-    keys = ("image_size", "micro_batch_size", "memory.activation_checkpointing", "memory.maximize", "memory.plan")
-    return (*keys, "batch_size") if memory.scale_batch_size else keys
+    scaled = ("batch_size",) if memory.scale_batch_size else ()
+    return (*found, *scaled, "memory.maximize", "memory.plan", "evaluation.batch_size")
 
 
 def _find_run(cfg: DictConfig) -> Path | None:

@@ -616,3 +616,9 @@ def test_a_wrong_value_ends_the_real_command(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "trainer.max_steps: got 'abc', allowed: a whole number" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_is_a_script_too(name):
+    script = Path(__file__).parent.parent / "tools" / f"{name.replace('-', '_')}.py"
+    assert f'run_command("{name}"' in script.read_text()

@@ -2,13 +2,14 @@
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from hires import planning
 from hires.examples import Examples
-from hires.interfaces import ConfigError, DataLimits
+from hires.interfaces import ConfigError, DataLimits, TrainingError
 from hires.measured_memory import Measured
 from hires.memory.predictions import Shape
 from hires.memory.profile import MIB
@@ -28,7 +29,10 @@ class Trainings:
     evaluated = True
 
     def __init__(self, recipe, examples, device):
-        self.window = None
+        self.recipe, self.window = recipe, None
+
+    def recipe_at(self, size):
+        return replace(self.recipe, top=replace(self.recipe.top, image_size=size))
 
     def at(self, size):
         self.window = size
@@ -212,9 +216,8 @@ def test_allocator_retries_do_not_fit():
         planner(*BATCH, try_out=Device(BUDGET, 1.0, retries=3)).plan()
 
 
-@pytest.mark.parametrize("measured", [Measured(out_of_memory=True), Measured()], ids=["out of memory", "ended"])
-def test_probes_that_never_fit_end_in_an_error(measured):
-    tried = []
+def test_probes_that_never_fit_end_in_an_error():
+    tried, measured = [], Measured(out_of_memory=True)
     found = planner(*FINE, try_out=lambda plan: tried.append(plan) or measured)
     with pytest.raises(ConfigError, match="no plan that was predicted to fit did so when it was tried"):
         found.plan()
@@ -274,3 +277,16 @@ def test_what_a_plan_falls_back_to():
     assert profile.reserved == Trainings.made.least(shape) or plan.rungs[0].policies == plan.policies
     assert plan.rungs[-1].micro_batch_size == 2
     assert plan.rungs[-1].accumulation_steps == 32
+
+
+def test_a_probe_that_fails_for_another_reason_is_no_answer():
+    with pytest.raises(TrainingError, match="could not be tried out"):
+        planner(*FINE, try_out=lambda plan: Measured()).plan()
+
+
+def test_an_evaluation_that_does_not_fit_at_a_size_that_was_found(monkeypatch):
+    large = MadeUp(2, lambda shape: 100.0)
+    evaluation = lambda self, views: large.profile(Shape(views, 128, 128), "none")  # noqa: E731
+    monkeypatch.setattr(Trainings, "_evaluation", evaluation)
+    plan = planner(*BATCH, "image_size=auto", "memory.maximize=resolution", largest=(256, 256)).plan()
+    assert "An evaluation of one window of" in plan.reasons[-1]

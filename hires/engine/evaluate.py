@@ -48,13 +48,15 @@ def evaluate(
     training = task.training
     task.eval()
     evaluator.reset()
-    for index in range(len(source)):
-        image, target = source.read(index)
-        parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
-        for part in fitting.parts(parts_of, image.shape[:2]):
-            evaluator.update(part, target)
-        progress(index + 1, len(source))
-    task.train(training)
+    try:
+        for index in range(len(source)):
+            image, target = source.read(index)
+            parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
+            for part in fitting.parts(parts_of, image.shape[:2]):
+                evaluator.update(part, target)
+            progress(index + 1, len(source))
+    finally:
+        task.train(training)
     return evaluator.compute()
 
 

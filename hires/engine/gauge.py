@@ -19,15 +19,22 @@ class Gauge:
     On the CPU what is reserved is the growth of the process; only a profiler sees what is allocated there.
     """
 
-    def __init__(self, accelerator: str):
+    def __init__(self, accelerator: str, *, before: int | None = None, context: int = 0):
+        """`before`: bytes of the process to count from; None: those when it begins.
+
+        `context`: what CUDA takes beside its allocator.
+        """
         self.allocated: int | None = None
         self.reserved: int | None = None
         self._cuda = accelerator != "cpu" and torch.cuda.is_available()
+        self._before, self._context = before, context
         self._growth: Growth | None = None
 
     def __enter__(self) -> Self:
-        if not self._cuda:
-            self._growth = Growth()
+        if self._cuda:
+            torch.cuda.reset_peak_memory_stats()
+        else:
+            self._growth = Growth(self._before)
             self._growth.__enter__()
         return self
 
@@ -52,5 +59,6 @@ class Gauge:
 
     def _end(self) -> None:
         if self._cuda:
-            self.allocated, self.reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+            self.allocated = torch.cuda.max_memory_allocated()
+            self.reserved = torch.cuda.max_memory_reserved() + self._context
         self.__exit__()

@@ -120,14 +120,14 @@ class Recovering:
         return (
             f"step {self._number}: out of memory with {described(plan)} at image_size={list(plan.image_size)}, "
             f"and the memory plan has nothing left to fall back to ({shortage.reason}); let `hires autobatch` "
-            "find what fits, or set a smaller image_size or memory.budget"
+            "find what fits, or set a smaller image_size"
         )
 
     def _half_done(self, shortage: Shortage) -> str:
         return (
             f"step {self._number}: out of memory in the update of the parameters, which is half done "
-            f"({shortage.reason}); resume=RUN goes on from the last checkpoint, with a smaller memory.budget if "
-            "it happens again"
+            f"({shortage.reason}); resume=RUN goes on from the last checkpoint, with a smaller "
+            "micro_batch_size if it happens again"
         )
 
 

@@ -24,10 +24,9 @@ def check_budget(said: str | float | None) -> None:
 
 def budget_bytes(said: str | float, device: str) -> int:
     """Bytes that may be reserved on a type of device. Raises ConfigError for a fraction of what is not there."""
-    if said == "auto":
-        said = 1.0
-    if isinstance(said, str):
-        match = _SIZE.fullmatch(said)
+    share = 1.0 if said == "auto" else said
+    if isinstance(share, str):
+        match = _SIZE.fullmatch(share)
         assert match is not None
         return int(float(match[1]) * UNITS[match[2]])
     if device == "cuda":
@@ -35,8 +34,8 @@ def budget_bytes(said: str | float, device: str) -> int:
             raise ConfigError(
                 f"memory.budget: got {said}, but torch finds no CUDA device here; give a size (8GiB)"
             )
-        return int(said * torch.cuda.mem_get_info()[0])
-    return int(said * free_on_cpu())
+        return int(share * torch.cuda.mem_get_info()[0])
+    return int(share * free_on_cpu())
 
 
 def free_on_cpu() -> int:

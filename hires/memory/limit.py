@@ -1,21 +1,25 @@
 """Holds a process to a budget, so that what does not fit fails in a way that can be caught."""
 
+import gc
 from typing import Any, Self
 
 import torch
 
 from hires.memory.profile import CONTEXT
-from hires.ops.process_memory import lift_limit, limit_growth
+from hires.ops.process_memory import limit_data, set_limit, vm_data
 
 
 class Limit:
-    """What this process may reserve from here on, bytes, on a type of device; None: as much as there is.
+    """What this process may reserve, bytes, on a type of device; None: as much as there is.
 
-    On the CPU beyond what it has when this begins: imports, opened data.
+    On the CPU beyond what it has when this is made, with imports done and data opened.
     """
 
     def __init__(self, most: int | None, device: str):
         self.most = most
+        gc.collect()
+        self.before = vm_data()
+        self._old: int | None = None
         self.cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
 
     def begin(self) -> None:
@@ -24,16 +28,16 @@ class Limit:
         if self.cuda:
             total = torch.cuda.mem_get_info()[1]
             torch.cuda.set_per_process_memory_fraction(min(1.0, max(0, self.most - CONTEXT["cuda"]) / total))
-        else:
-            limit_growth(self.most)
+        elif self.before is not None:
+            self._old = limit_data(self.before + self.most)
 
     def end(self) -> None:
         if self.most is None:
             return
         if self.cuda:
             torch.cuda.set_per_process_memory_fraction(1.0)
-        else:
-            lift_limit()
+        elif self._old is not None:
+            set_limit(self._old)
 
     def __enter__(self) -> Self:
         self.begin()

@@ -12,7 +12,7 @@ def in_words(shape: Shape) -> str:
 
 
 def why(
-    found: Found, measured: int | None, tried: Sequence[Found], shapes: Sequence[Shape], budget: int
+    found: Found, measured: int | None, tried: Sequence[Found], shapes: Sequence[Shape], budget: int, margin: int
 ) -> Iterator[str]:
     """What was chosen, what it costs, and what the next larger one would need."""
     again = f", and computes {found.cost:.0%} of a step again" if found.cost else ", and computes nothing again"
@@ -25,4 +25,5 @@ def why(
     over = [each for each in tried if each.shape == larger[0]]
     if over:
         least = min(each.reserved for each in over)
-        yield f"The next, {in_words(larger[0])}, is predicted to reserve {size(least)} at least."
+        free = f", and {size(margin)} stay free" if least <= budget else ""
+        yield f"The next, {in_words(larger[0])}, is predicted to reserve {size(least)} at least{free}."

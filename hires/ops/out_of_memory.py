@@ -2,6 +2,7 @@
 
 import errno
 
+import cv2
 import torch
 
 _MESSAGES = (
@@ -18,6 +19,7 @@ _MESSAGES = (
 """What plain RuntimeErrors say then: torch's allocator, oneDNN and C++ itself on a CPU, which have no type of
 their own for it; a thread of autograd that finds no room for its stack (or that the user may not start: the
 system says the same); cuDNN and cuBLAS, whose kernels find no room for their workspace or handles."""
+_OPENCV_NO_MEMORY = -4  # cv::Error::StsNoMem
 _CUDA_OUT_OF_MEMORY = 2
 """cudaErrorMemoryAllocation: what the driver says outside torch's caching allocator, as for a new context."""
 
@@ -49,4 +51,6 @@ def _says_so(error: BaseException) -> bool:
         return error.errno == errno.ENOMEM
     if isinstance(error, torch.AcceleratorError):
         return getattr(error, "error_code", None) == _CUDA_OUT_OF_MEMORY
+    if isinstance(error, cv2.error):
+        return error.code == _OPENCV_NO_MEMORY
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _MESSAGES)

@@ -20,21 +20,29 @@ def vm_data() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), None)
 
 
-def limit_growth(most: int) -> None:
-    """From here on this process can take at most so many bytes more; what is beyond fails, as on a full GPU.
+def limit_data(most: int) -> int:
+    """From here on this process can have at most so many bytes (VmData); what is beyond fails, as on a full GPU.
 
-    Freed memory goes back to the system, so that it does not count. Nothing happens where there is no /proc.
+    Freed memory goes back to the system, for good, so that it does not count. Returns the limit that was there.
     """
-    now = vm_data()
-    if now is not None:
-        fix_threshold()
-        resource.setrlimit(resource.RLIMIT_DATA, (now + most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    fix_threshold()
+    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    set_limit(most)
+    return before
+
+
+def set_limit(most: int) -> None:
+    """Sets the limit, up to the one that cannot be exceeded."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    none = resource.RLIM_INFINITY
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (most if hard == none else hard if most == none else min(most, hard), hard)
+    )
 
 
 def lift_limit() -> None:
-    """Undoes `limit_growth`, as in processes that were begun by one with a limit."""
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    """As much as there is, as for processes that were begun by one with a limit."""
+    set_limit(resource.RLIM_INFINITY)
 
 
 def fix_threshold() -> None:
@@ -47,7 +55,9 @@ def fix_threshold() -> None:
 class Growth:
     """By how much the process's writable private memory (VmData) grew at most, looked up every millisecond."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: int | None = None) -> None:
+        """`before`: what to count from; None: what is there when it begins."""
+        self._before = before
         self.bytes: int | None = None
         self.parts: list[int] = []  # the most of each part that `mark` ended
         self._part = 0
@@ -69,7 +79,7 @@ class Growth:
         self._part = 0
 
     def _watching(self) -> None:
-        before = vm_data()  # here, so that the thread's own stack is not counted
+        before = self._before or vm_data()  # here, so that the thread's own stack is not counted
         self._begun.set()
         while before is not None:
             ended = self._end.wait(0.001)

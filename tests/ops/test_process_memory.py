@@ -1,12 +1,14 @@
 """What this process takes, as the system counts it."""
 
 import resource
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 
-from hires.ops.process_memory import Growth, fix_threshold, lift_limit, limit_growth, vm_data
+from hires.ops.process_memory import Growth, fix_threshold, lift_limit, limit_data, set_limit, vm_data
 
 MIB = 2**20
 pytestmark = pytest.mark.skipif(vm_data() is None, reason="there is no /proc")
@@ -35,7 +37,7 @@ def test_nothing_grows_by_nothing():
 
 
 def test_a_limit_holds_until_it_is_lifted(lifted):
-    limit_growth(48 * MIB)
+    limit_data(vm_data() + 48 * MIB)
     np.ones(32 * MIB, np.uint8)
     with pytest.raises(MemoryError):
         np.ones(96 * MIB, np.uint8)
@@ -45,7 +47,23 @@ def test_a_limit_holds_until_it_is_lifted(lifted):
 
 def test_lifting_leaves_the_hard_limit(lifted):
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    limit_growth(2**40)
+    limit_data(2**40)
     assert resource.getrlimit(resource.RLIMIT_DATA)[1] == before[1]
     lift_limit()
     assert resource.getrlimit(resource.RLIMIT_DATA) == (before[1], before[1])
+
+
+def test_a_limit_below_the_hard_one_comes_back(lifted):
+    set_limit(2**42)
+    before = limit_data(vm_data() + 48 * MIB)
+    set_limit(before)
+    assert resource.getrlimit(resource.RLIMIT_DATA)[0] == 2**42
+
+
+def test_a_limit_above_the_hard_one_is_that():
+    code = (
+        "import resource; from hires.ops.process_memory import limit_data; "
+        "resource.setrlimit(resource.RLIMIT_DATA, (2**40, 2**40)); limit_data(2**41); "
+        "assert resource.getrlimit(resource.RLIMIT_DATA) == (2**40, 2**40)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

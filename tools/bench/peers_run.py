@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from hires.ops.out_of_memory import is_out_of_memory
-from hires.ops.process_memory import Growth, limit_growth
+from hires.ops.process_memory import Growth, limit_data, vm_data
 
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1) * 255
 STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1) * 255
@@ -256,7 +256,7 @@ def main() -> None:
     order = Order(**json.loads(sys.argv[1]))
     samples = Samples(order.size, order.classes)
     if order.budget is not None:
-        limit_growth(order.budget)
+        limit_data((vm_data() or 0) + order.budget)
     begin, worked = time.perf_counter(), time.process_time()
     if order.batch is None:
         find = find_by_accelerate if order.peer == "accelerate" else find_by_lightning

@@ -1,7 +1,7 @@
-"""Step time of the planner's policies at the peak of timm's own flag, against the flag and against everything kept.
+"""Step time of the planner's policies at the peak of timm's own flag, against the flag and everything kept.
 
-The peak is predicted for 2 images of 512 x 512 in float32 on the CPU; steps are timed at 2 of 256 x 256, all ways in
-turns in one process.
+The peak is predicted for 2 images of 512 x 512 in float32 on the CPU; steps are timed at 2 of 256 x 256, all ways
+in turns in one process.
 """
 
 import argparse
@@ -83,8 +83,8 @@ def main() -> None:
             "ratio": ratio,
         }
         print(
-            f"{backbone:16} reserved {found.reserved / 2**20:.0f} of {flag / 2**20:.0f} MiB  step time of the planner "
-            f"{ratio:.2f} of timm's flag, {seconds['planner'] / seconds['all kept']:.2f} of all kept",
+            f"{backbone:16} reserved {found.reserved / 2**20:.0f} of {flag / 2**20:.0f} MiB  "
+            f"step time of the planner {ratio:.2f} of timm's flag, {seconds['planner'] / seconds['all kept']:.2f} of all kept",
             flush=True,
         )
         options.out.write_text(json.dumps(content, indent=1) + "\n")
