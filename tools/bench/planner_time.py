@@ -84,7 +84,8 @@ def main() -> None:
         }
         print(
             f"{backbone:16} reserved {found.reserved / 2**20:.0f} of {flag / 2**20:.0f} MiB  "
-            f"step time of the planner {ratio:.2f} of timm's flag, {seconds['planner'] / seconds['all kept']:.2f} of all kept",
+            f"step time of the planner {ratio:.2f} of timm's flag, "
+            f"{seconds['planner'] / seconds['all kept']:.2f} of all kept",
             flush=True,
         )
         options.out.write_text(json.dumps(content, indent=1) + "\n")
