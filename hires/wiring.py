@@ -124,11 +124,11 @@ def with_policies(
 
 def with_rungs(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> MemoryPlan:
     """A plan that was given has its units recomputed first and then smaller micro-batches to fall back to."""
-    if plan.rungs:
+    if plan.rungs or plan.policies:  # one that was found, perhaps on its last rung
         return plan
     task = learner.task
     units = find_units(task, task.stages())
-    named = policies_of(plan.policies or recipe.memory.activation_checkpointing, units)
+    named = policies_of(recipe.memory.activation_checkpointing, units)
     policies = {name: str(policy) for name, policy in named.items()}
     thrifty = {name: "full" if policy in ("none", "selective") else policy for name, policy in policies.items()}
     least = min(recipe.memory.min_micro_batch or least_micro_batch(task), plan.micro_batch_size)
