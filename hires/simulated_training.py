@@ -155,7 +155,9 @@ class SimulatedTraining:
 
     def _measured(self, size: Size) -> list[Operation]:
         recipe = replace(self.recipe, top=replace(self.recipe.top, image_size=size))
-        task, count = _task(recipe, self.examples.classes), min(SMALL_BATCH, self.recipe.micro_batch_size)
+        with ZeroWeights():
+            task = _task(recipe, self.examples.classes)
+        count = min(SMALL_BATCH, self.recipe.micro_batch_size)
         samples = self.examples.samples(task, count, size)
         run = partial(
             accumulate,

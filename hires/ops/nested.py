@@ -7,11 +7,20 @@ from typing import Any
 
 def leaves(value: Any, kind: type | tuple[type, ...]) -> Iterator[Any]:
     """The objects of a kind in nested lists, tuples and dictionaries, in order."""
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, (list, tuple, dict)):
-        for child in value.values() if isinstance(value, dict) else value:
-            yield from leaves(child, kind)
+    found: list[Any] = []
+    _gather(value, kind, found)
+    return iter(found)
+
+
+def _gather(value: Any, kind: type | tuple[type, ...], found: list[Any]) -> None:
+    if isinstance(value, kind):  # simulations ask this of every argument of every operation: no generators
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for child in value:
+            _gather(child, kind, found)
+    elif isinstance(value, dict):
+        for child in value.values():
+            _gather(child, kind, found)
 
 
 def map_leaves(change: Callable[[Any], Any], value: Any, kind: type | tuple[type, ...]) -> Any:
