@@ -269,3 +269,17 @@ def test_the_optimizer_works_on_all_tensors_at_once():
 
     assert peak() == peak(foreach=True) > peak(foreach=False)
     assert peak(fused=True) < peak()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("kernel", "groups"), [(1, 1), (3, 1), (3, 8)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_convolutions_keep_the_layout_of_image_and_weights(dtype, kernel, groups, layout):
+    """As cuDNN does, whether this build has it or not; weights of 1x1 convolutions are contiguous in both."""
+    convolution = nn.Conv2d(8, 16, kernel, groups=groups).to(memory_format=layout)
+    simulation = Simulation(convolution, "cuda")
+    with simulation.active(), torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+        images = torch.empty(2, 8, 10, 12, device="cuda").contiguous(memory_format=layout)
+        result = simulation.module(images)
+    assert result.is_contiguous(memory_format=layout)
+    assert result.is_contiguous() == (layout == torch.contiguous_format)
