@@ -57,7 +57,7 @@ class Growth:
 
     def __init__(self, before: int | None = None) -> None:
         """`before`: what to count from; None: what is there when it begins."""
-        self._before = before
+        self._before, self._started = before, before
         self.bytes: int | None = None
         self.parts: list[int] = []  # the most of each part that `mark` ended
         self._part = 0
@@ -65,6 +65,7 @@ class Growth:
         self._watch = threading.Thread(target=self._watching, daemon=True)
 
     def __enter__(self) -> Self:
+        self._started = vm_data()
         self._watch.start()
         self._begun.wait()
         return self
@@ -79,7 +80,9 @@ class Growth:
         self._part = 0
 
     def _watching(self) -> None:
-        before = self._before or vm_data()  # here, so that the thread's own stack is not counted
+        before = vm_data()  # here, so that the thread's own stack is not counted
+        if None not in (before, self._before, self._started):
+            before = self._before + before - self._started  # type: ignore[operator]
         self._begun.set()
         while before is not None:
             ended = self._end.wait(0.001)
