@@ -47,14 +47,13 @@ class Trainings:
 
     def __init__(self, recipe: Recipe, examples: Examples, device: str):
         self.recipe, self.examples, self.device = recipe, examples, device
-        self._size: Size | None = None
         self._training: SimulatedTraining | None = None
 
     def at(self, size: Size) -> SimulatedTraining:
-        if self._training is None or size != self._size:
-            recipe = self.recipe_at(size)
-            workspace = self._training.workspace if self._training else None
-            self._size, self._training = size, SimulatedTraining(recipe, self.examples, self.device, workspace)
+        if self._training is None:
+            self._training = SimulatedTraining(self.recipe_at(size), self.examples, self.device)
+        elif size != self._training.recipe.image_size:
+            self._training = self._training.at(self.recipe_at(size))
         return self._training
 
     def recipe_at(self, size: Size) -> Recipe:

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -51,6 +52,14 @@ class SimulatedTraining:
         self._optimizer = self._simulation.optimizer(recipe.optimizer.build)
         if workspace is not None:
             self.__dict__["workspace"] = workspace
+
+    def at(self, recipe: Recipe) -> "SimulatedTraining":
+        """The training of a recipe that differs in the image size; the network is the same where it takes any."""
+        if self.module.network.backbone.fixed_size:
+            return SimulatedTraining(recipe, self.examples, self.device.type, self.workspace)
+        other = copy(self)
+        other.recipe = recipe
+        return other
 
     @property
     def module(self) -> Any:
@@ -118,13 +127,13 @@ class SimulatedTraining:
         train_step(
             task,
             samples,
-            self._optimizer,
+            _Repeating(self._simulation, self._optimizer),
             micro_batch_size=micro_batch_size,
             place=Place(self.device, recipe.trainer.channels_last),
             autocast=self._autocast(),
-            clip=self._clip,
+            clip=partial(self._simulation.repeated, "clip", self._clip),
         )
-        self._average.update(task, 1)
+        self._simulation.repeated("average", partial(self._average.update, task, 1))
 
     def _clip(self) -> None:
         limit = self.recipe.trainer.clip_grad_norm
@@ -170,6 +179,20 @@ class SimulatedTraining:
         if size == self.small_sizes()[0]:
             run()  # what is done once, the first time
         return measure(run)
+
+
+@dataclass(frozen=True)
+class _Repeating:
+    """An optimizer whose step depends on parameters alone."""
+
+    simulation: Simulation
+    optimizer: torch.optim.Optimizer
+
+    def step(self) -> None:
+        self.simulation.repeated("optimizer", self.optimizer.step)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.optimizer.zero_grad(set_to_none)
 
 
 def device_of(recipe: Recipe) -> str:

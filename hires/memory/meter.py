@@ -130,6 +130,13 @@ class Recorder(LivePeak):
         if block is not None:
             self.timeline.end(block)
 
+    def use(self, tensors: Iterable[Tensor], unit: str) -> None:
+        """Says that a unit is given tensors."""
+        for tensor in tensors:
+            block = self._blocks.get(tensor.untyped_storage()._cdata)
+            if block is not None and block.user is None and block.place.unit != unit:
+                block.user = unit
+
     def give(self, tensors: Iterable[Tensor], category: str) -> None:
         """Says what tensors are for, which are there now."""
         for tensor in tensors:

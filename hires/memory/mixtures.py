@@ -24,16 +24,8 @@ class Mixtures:
         self.options: list[list[Option]] = [[] for _ in units]
         self.rest = round(max(each.rest for each in needs.values()))
         for policy, each in needs.items():
-            for start, segment in self._segments(policy, units):
-                self.options[start].append(_option(policy, segment, each))
-
-    def _segments(self, policy: str, units: Sequence[Unit]) -> list[tuple[int, list[str]]]:
-        """The units that run again together, with the index of the first."""
-        of = segments_of(dict.fromkeys(self.names, parse_policy(policy)), units)
-        found: dict[str, list[str]] = {}
-        for name in self.names:
-            found.setdefault(of[name], []).append(name)
-        return [(self.names.index(segment[0]), segment) for segment in found.values()]
+            for segment in segments(policy, units):
+                self.options[self.names.index(segment[0])].append(_option(policy, segment, each))
 
     def policies(self, plan: Plan) -> dict[str, str]:
         """The policy of each unit by name."""
@@ -46,6 +38,15 @@ class Mixtures:
     def least(self) -> int:
         """The least bytes that a step can do with."""
         return max(self.rest, self.smallest().peak)
+
+
+def segments(policy: str, units: Sequence[Unit]) -> list[list[str]]:
+    """The units that run again together when all have a policy, in order."""
+    of = segments_of(dict.fromkeys([unit.name for unit in units], parse_policy(policy)), units)
+    found: dict[str, list[str]] = {}
+    for unit in units:
+        found.setdefault(of[unit.name], []).append(unit.name)
+    return list(found.values())
 
 
 def _option(policy: str, segment: Sequence[str], needs: Needs) -> Option:

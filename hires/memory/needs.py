@@ -40,6 +40,24 @@ class Needs:
             self.update,
         )
 
+    def joined(self, all_kept: "Needs", segments: Sequence[Sequence[str]]) -> Self:
+        """Of segments that run again as one, where here each unit does alone; they keep what the first is given.
+
+        All of a segment runs again before the backward of its last unit, which needs what it does alone and what
+        those before it keep if nothing is forgotten. From there on the others need what they do then.
+        """
+        kept, backward = dict.fromkeys(self.kept, 0.0), dict(self.backward)
+        for segment in segments:
+            first, last = segment[0], segment[-1]
+            kept[first] = self.kept[first]
+            again = -kept[first]  # which is there, and among what the first keeps if nothing is forgotten
+            for unit in segment[:-1]:
+                backward[unit] = all_kept.backward[unit] + max(0.0, again if unit != first else 0.0)
+                again += all_kept.kept[unit]
+            if first != last:
+                backward[last] += max(0.0, again) + self.kept[last]
+        return replace(self, kept=kept, backward=backward)
+
     def moving(self, all_kept: "Needs", price: float) -> Self:
         """With the cost of moving out and back, at a price a byte, what is kept less than when all is."""
         whole = self.work + self.update

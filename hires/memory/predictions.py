@@ -6,10 +6,10 @@ from math import log
 from typing import NamedTuple
 
 from hires.memory.costs import MOVING
-from hires.memory.mixtures import SLACK, Mixtures, overhead_of
+from hires.memory.mixtures import SLACK, Mixtures, segments
 from hires.memory.needs import Needs, needs_of
 from hires.memory.optimal import cheapest
-from hires.memory.policies import Policies
+from hires.memory.policies import Policies, parse_policy
 from hires.memory.profile import MemoryProfile
 from hires.memory.units import Unit
 
@@ -34,7 +34,8 @@ class Known:
     """What was simulated of a policy for all units."""
 
     needs: Needs
-    overhead: int  # bytes reserved beyond the tensors
+    context: int  # bytes beside the allocator
+    spare: int  # bytes that the allocator holds beyond the tensors at their peak
 
 
 class Predictions:
@@ -48,25 +49,38 @@ class Predictions:
         self.known: dict[str, dict[Shape, Known]] = {name: {} for name in choices}
 
     def learn(self, shape: Shape, names: Iterable[str] | None = None) -> None:
-        """Simulates a shape with these of the choices, or with all."""
+        """Simulates a shape with these of the choices, or with all; what follows from others is not simulated."""
         for name in self.choices if names is None else names:
-            if shape not in self.known[name]:
+            if shape not in self.known[name] and not self._follows(name):
                 profile = self.simulate(shape, self.choices[name])
                 needs = needs_of(profile, [unit.name for unit in self.units])
-                self.known[name][shape] = Known(needs, overhead_of({name: profile}))
+                spare = profile.cached - profile.timeline.peak()[0]
+                self.known[name][shape] = Known(needs, profile.context, spare)
+
+    def _follows(self, name: str) -> bool:
+        """Whether a choice joins a few units to segments, of which `none` and `full` tell what they need.
+
+        Whole stages are simulated: heads and decoders are, where units are least alike.
+        """
+        joins = name == self.choices[name] and (parse_policy(name).together or 1) > 1
+        return joins and {"none", "full"} <= set(self.choices)
 
     def mixtures(self, shape: Shape) -> Mixtures:
         """What mixes of the choices need at a shape."""
         needs = {name: self._needs(points, shape) for name, points in self.known.items() if points}
+        if {"none", "full"} <= set(needs):
+            for name in filter(self._follows, self.choices):
+                needs[name] = needs["full"].joined(needs["none"], segments(name, self.units))
         if "offload" in needs and "none" in needs:
             needs["offload"] = needs["offload"].moving(needs["none"], MOVING[self.device])
         return Mixtures(self.units, needs)
 
     def overhead(self, shape: Shape) -> int:
-        """Bytes that are reserved beyond the tensors: what it was at the nearest shape."""
-        points = {at: known for points in self.known.values() for at, known in points.items()}
-        near = _nearest(points, shape)[0]
-        return min(points[near].overhead for points in self.known.values() if near in points)
+        """Bytes that are reserved beyond the tensors: at the nearest shape, grown with the pixels, at least."""
+        near = _nearest([at for points in self.known.values() for at in points], shape)[0]
+        there = [points[near] for points in self.known.values() if near in points]
+        ratio = shape.pixels / near.pixels
+        return there[0].context + round(min(known.spare for known in there) * ratio)
 
     def least(self, shape: Shape) -> int:
         """Bytes that a step of the shape reserves at least."""

@@ -52,14 +52,18 @@ class MemoryProfile:
         return self.timeline.categories_at(self.peak_event)
 
     def kept(self) -> dict[str | None, int]:
-        """Bytes kept for the backward by the unit that made them: what is there when the first backward begins."""
+        """Bytes kept for the backward, by unit: what is there when the first backward begins.
+
+        What a unit is given counts to it, and not to the one that made it.
+        """
         timeline = self.timeline
         begins = next((event for event, place in timeline.places if place.phase == "backward"), timeline.events)
         kept: dict[str | None, int] = {}
         for block in timeline.blocks:
             made = block.place.phase == "forward" and block.category is None and block.born < begins
             if made and (block.died is None or block.died >= begins):
-                kept[block.place.unit] = kept.get(block.place.unit, 0) + block.size
+                unit = block.user or block.place.unit
+                kept[unit] = kept.get(unit, 0) + block.size
         return kept
 
     def compute(self, *phases: str) -> float:

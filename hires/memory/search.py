@@ -11,8 +11,10 @@ from hires.memory.profile import MemoryProfile
 from hires.memory.units import Unit
 
 THRIFTY = ("full", "full@stage", "full@2", "offload")
-"""Policies by which the least that a step needs is estimated first: the first two of the choices."""
+"""Policies by which the least that a step needs is estimated first: the first that is among the choices."""
 FIRST_PIXELS = 256 * 256  # of the step that is simulated first, at least
+MOST_PIXELS = 1536 * 1024
+"""Of the step that all policies are simulated for, where smaller ones are among the shapes."""
 GUESSES = 6  # shapes that a search tries because estimates say so
 NEAR = 1.3  # times as many pixels, or fewer: lines from there are good enough
 
@@ -44,7 +46,7 @@ class Search:
     ):
         self.tried: list[Found] = []
         self._learnt: list[Shape] = []  # with all policies
-        self._last: tuple[Shape, Policies, MemoryProfile] | None = None
+        self._profiles: dict[tuple[Shape, str], MemoryProfile] = {}
         self._correction = 1.0
         self._simulate_one = simulate
         self._predictions = Predictions(units, choices, self._simulate, device)
@@ -115,13 +117,16 @@ class Search:
     def _learn_about(self, shapes: Sequence[Shape], room: int) -> None:
         """Simulates one shape with little, and the last that should fit by that with all policies."""
         predictions = self._predictions
-        thrifty = [name for name in THRIFTY if name in predictions.choices][:2] or [*predictions.choices][:1]
+        thrifty = next((name for name in THRIFTY if name in predictions.choices), next(iter(predictions.choices)))
         first = next((shape for shape in shapes if shape.pixels >= FIRST_PIXELS), shapes[-1])
-        predictions.learn(first, thrifty)
+        predictions.learn(first, [thrifty])
         likely = shapes[max(0, self._last_that_should_fit(shapes, room))]
+        if likely.pixels > MOST_PIXELS:  # the time of a simulation grows with the chunks of the loss
+            likely = max((shape for shape in shapes if shape.pixels <= MOST_PIXELS), default=first, key=_pixels)
         if not any(1 / NEAR < likely.pixels / each.pixels < NEAR for each in self._learnt):
             self._learnt.append(likely)
             predictions.learn(likely)
+            predictions.learn(first)  # not all of it grows with images: weights in half precision do not
 
     def _last_that_should_fit(self, shapes: Sequence[Shape], room: int) -> int:
         """The index, by what is known so far; -1: none."""
@@ -135,11 +140,15 @@ class Search:
         return low
 
     def _simulate(self, shape: Shape, policies: Policies) -> MemoryProfile:
-        if self._last is None or self._last[:2] != (shape, policies):
-            profile = self._simulate_one(shape, policies)
+        key = shape, repr(policies)
+        if key not in self._profiles:
+            profile = self._profiles[key] = self._simulate_one(shape, policies)
             self.tried.append(_found(shape, policies, profile))
-            self._last = shape, policies, profile
-        return self._last[2]
+        return self._profiles[key]
+
+
+def _pixels(shape: Shape) -> int:
+    return shape.pixels
 
 
 def _found(shape: Shape, policies: Policies, profile: MemoryProfile) -> Found:

@@ -4,6 +4,7 @@ Uses private API of PyTorch: fake tensors; what asks for a device is patched whi
 """
 
 import copy
+import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from hires.memory.allocator import DEFAULTS, AllocatorSettings
 from hires.memory.meter import Recorder, Workspace
+from hires.memory.passages import Passages
 from hires.memory.profile import MemoryProfile, profile_of
 from hires.memory.simulate_attention import attention
 from hires.memory.simulate_backward import MATERIALIZE, SavedTensors, Walk
@@ -27,6 +29,7 @@ from hires.memory.simulate_types import as_kernels
 from hires.memory.simulate_values import SimulationError, UnknownNumber, Values
 from hires.memory.timeline import AVERAGE, GRADIENTS, PARAMETERS, STATE, Place, Timeline
 from hires.memory.units import Unit
+from hires.ops.nested import leaves
 
 
 def simulate(
@@ -74,6 +77,8 @@ class Simulation:
     def __init__(self, module: nn.Module, device: str = "cpu", units: Sequence[Unit] = ()):
         self.device, self.units = torch.device(device, 0) if device == "cuda" else torch.device(device), units
         self._mode, self._values = _Mode(), Values()
+        self._recorder: Recorder | None = None
+        self._passages = Passages()
         with self._mode:
             self.module = self._copied(module)
 
@@ -144,6 +149,12 @@ class Simulation:
         assert timeline is not None
         return profile_of(timeline, self.device.type, allocator)
 
+    def repeated(self, name: str, run: Callable[[], Any]) -> None:
+        """Runs a part of a step that depends on no policy and no image size; again, it is only noted."""
+        assert self._recorder is not None, "only within a step"
+        given = tuple(parameter.grad is not None for parameter in self.module.parameters())
+        self._passages.run((name, given), run, self._recorder)
+
     def _give_gradients(self, there: list[nn.Parameter]) -> None:
         """To these parameters, and to no others."""
         with self.active():
@@ -162,7 +173,8 @@ class Simulation:
         # gradients that are there before the step; nothing here keeps them
         recorder.give((p.grad for p in self.module.parameters() if p.grad is not None), GRADIENTS)
         recorder.timeline.start = recorder.timeline.events
-        with self._values.afresh(), self.active(), recorder, _Following(self, recorder).within():
+        self._recorder = recorder
+        with _uncollected(), self._values.afresh(), self.active(), recorder, _Following(self, recorder).within():
             try:
                 step()
             except UnknownNumber:
@@ -175,6 +187,18 @@ class Simulation:
                     f"the step does what needs a {self.device.type} device ({reason})"
                 ) from error
         return recorder.timeline
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without collecting garbage: there are a million objects to look through, and none of them is any."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _check_step(optimizer: torch.optim.Optimizer) -> None:
@@ -226,15 +250,17 @@ class _Following:
     def _follow(self, module: nn.Module, unit: str) -> list[Any]:
         entered: list[tuple[Place, int]] = []
 
-        def enter(*_: Any) -> None:
+        def enter(_: Any, args: Any, kwargs: Any) -> None:
             entered.append((self._recorder.place, torch.autograd._get_sequence_nr()))
             self._recorder.place = Place(self._recorder.place.phase, unit)
+            if self._recorder.place.phase == "forward":
+                self._recorder.use(leaves((args, kwargs), Tensor), unit)
 
         def leave(*_: Any) -> None:
             self._recorder.place, first = entered.pop()
             self._ranges.append((first, torch.autograd._get_sequence_nr(), unit))
 
-        return [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
+        return [module.register_forward_pre_hook(enter, with_kwargs=True), module.register_forward_hook(leave)]
 
     def _backward(
         self,

@@ -41,6 +41,7 @@ class Block:
     place: Place
     category: str | None = None  # None: follows from its life
     died: int | None = None
+    user: str | None = None  # the first other unit that is given it
 
 
 @dataclass(slots=True)

@@ -73,6 +73,7 @@ class Backbone(nn.Module):
                 f"backbone.name: {name} has feature maps at strides {reductions}, needed: 4, 8, 16, 32"
             )
         config = net.model.pretrained_cfg
+        self.fixed_size = bool(config.get("fixed_input_size"))  # whether it is made for one size of images
         self.mean, self.std = _spread(config["mean"], in_channels), _spread(config["std"], in_channels)
         self.freeze()
 

@@ -45,3 +45,22 @@ def test_a_plan_keeps_to_its_budget_and_the_next_larger_would_not(device, goal, 
         assert again.simulate(larger[0], "full").reserved > room
         assert again.simulate(larger[0], "full@stage").reserved > room
     assert shape != planner.shapes[0], "the budget is not for the smallest"
+
+
+@pytest.mark.parametrize("backbone", ["test_resnet", "test_vit"])
+def test_a_size_is_simulated_the_same_whatever_was_before(backbone):
+    """One network for all sizes, or one for each; the update, whose memory is noted once, is that of each step."""
+    recipe = small_recipe(
+        f"backbone.name={backbone}",
+        "memory.activation_checkpointing=auto",
+        "trainer.ema_decay=0.9",
+        "trainer.clip_grad_norm=1",
+        "optimizer=adamw",
+    )
+    later, fresh = (Trainings(recipe, EXAMPLES, "cuda") for _ in range(2))
+    shape = Shape(2, 128, 192)
+    for before in (Shape(1, 64, 64), Shape(16, 64, 128)):
+        later.simulate(before, "full")
+    again, first = later.simulate(shape, "none"), fresh.simulate(shape, "none")
+    assert again.timeline.live() == first.timeline.live()
+    assert (again.allocated, again.reserved, again.compute()) == (first.allocated, first.reserved, first.compute())
