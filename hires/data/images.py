@@ -12,12 +12,13 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 from threading import RLock
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from hires.interfaces import DataError
+from hires.interfaces import DataError, Window
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,26 @@ _LOW_BITS = {"L;2": 85, "L;4": 17}  # Pillow stretches 2- and 4-bit grey to 0..2
 _lock = RLock()
 
 
-def read_image(path: str | Path) -> np.ndarray:
-    """Decodes an image into (H, W, 3) RGB or (H, W, 1) gray, uint8, upright.
+class ImageInfo(NamedTuple):
+    """What the header of an image file says; `read_image` gives just this."""
+
+    size: tuple[int, int]  # (height, width) in pixels, upright
+    dtype: np.dtype
+    bands: int
+    windowed: bool  # a window is decoded alone; otherwise the whole file is, each time
+    format: str  # in words for messages: "PNG", "JPEG", "TIFF"
+
+
+def image_info(path: str | Path) -> ImageInfo:
+    """Size, type and bands of an image from its header, without decoding. Raises DataError."""
+    _check_is_file(path)
+    with opened(path, path) as file:
+        bands = 1 if file.mode in _GRAY else 3
+        return ImageInfo(_upright_size(file), np.dtype(np.uint8), bands, False, file.format or "")
+
+
+def read_image(path: str | Path, window: Window | None = None) -> np.ndarray:
+    """Decodes an image, or a window of it, into (H, W, 3) RGB or (H, W, 1) gray, uint8, upright.
 
     Palettes become RGB. An alpha channel is dropped: colours stay as stored, nothing is blended, and one
     log line says so. Raises DataError for files that are missing, broken, cut short or not 8-bit.
@@ -49,7 +68,10 @@ def read_image(path: str | Path) -> np.ndarray:
     image = _decode(path, data, cv2.IMREAD_GRAYSCALE if mode in _GRAY else cv2.IMREAD_COLOR_RGB)
     if image.shape[:2] != size:
         raise DataError(f"{path}: header says {size} (height, width), decoded {image.shape[:2]}; save it again")
-    return image if image.ndim == 3 else image[:, :, None]
+    image = image if image.ndim == 3 else image[:, :, None]
+    if window is None:
+        return image
+    return image[window.y : window.y + window.height, window.x : window.x + window.width].copy()
 
 
 def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
