@@ -40,6 +40,7 @@ class ImageInfo(NamedTuple):
     bands: int
     windowed: bool  # a window is decoded alone; otherwise the whole file is, each time
     format: str  # in words for messages: "PNG", "JPEG", "TIFF"
+    alpha: bool = False  # the last of the bands says how opaque a pixel is
 
 
 def image_info(path: str | Path) -> ImageInfo:
