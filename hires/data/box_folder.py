@@ -62,7 +62,7 @@ class BoxSettings(SplitSettings):
             given.images,
             objects,
             classes,
-            self.channels,
+            self.pixel_rules(),
             self.cache(),
             segments.take(which) if segments else None,
             [*given.findings, *others, *findings],

@@ -48,7 +48,7 @@ class MaskFolder(SplitSettings):
         members = self.members(split, pairs)
         table = self.table()
         warn_of_folders(root, table, [pair.truth for pair in pairs])
-        source = MaskSource(root, members, table, self.channels, self.cache())
+        source = MaskSource(root, members, table, self.pixel_rules(), self.cache())
         if not source.table.is_colour:  # of all splits: they may have been exported one by one
             warn_of_palettes(root, (pair.truth for pair in pairs), self.cache())
         source.report()

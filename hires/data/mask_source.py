@@ -12,6 +12,7 @@ from hires.data.file_source import FileSource, cropped
 from hires.data.mask_checks import shows, warn_of_empty
 from hires.data.mask_targets import MaskTargets
 from hires.data.pairs import Pair
+from hires.data.pixels import PixelRules
 from hires.data.settings import WindowSettings
 from hires.interfaces import DataError, Window
 
@@ -22,8 +23,8 @@ class MaskSource(FileSource):
     With `multilabel` they are bit fields. Raises DataError for a mask below two folders of the class table.
     """
 
-    def __init__(self, root: Path, pairs: Sequence[Pair], table: ClassTable, channels: int, cache: NoCache):
-        super().__init__(root, [pair.image for pair in pairs], channels, cache)
+    def __init__(self, root: Path, pairs: Sequence[Pair], table: ClassTable, rules: PixelRules, cache: NoCache):
+        super().__init__(root, [pair.image for pair in pairs], rules, cache)
         self.classes, self.multilabel = table.names, table.multilabel
         self.table = table
         self._masks = np.array([pair.truth for pair in pairs])
@@ -43,7 +44,7 @@ class MaskSource(FileSource):
         return mask
 
     def read(self, index: int, window: Window | None = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Image (H, W, C) uint8 and {"mask": (H, W) uint8} of the window or whole.
+        """Image (H, W, C) and {"mask": (H, W) uint8} of the window or whole.
 
         A window is a copy; a whole array may be a read-only memory map. Raises DataError.
         """

@@ -109,7 +109,7 @@ class DetectionTask(NetworkTask):
     def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
         """Random pixels, and as many objects as an image may have, from one pixel to the whole image."""
         generator = torch.Generator().manual_seed(0)
-        images = self.random_images(size, image_size, generator)
+        images = self.random_images(size, image_size, generator, limits.dtype)
         return Batch(images, [self._example_target(image_size, limits.max_objects, generator) for _ in images])
 
     def _example_target(self, image_size: tuple[int, int], objects: int, generator: torch.Generator) -> Target:
