@@ -1,0 +1,106 @@
+"""TIFF, BigTIFF and GeoTIFF: the first full page, by windows, all bands.
+
+Samples of a page are bands, whether they lie together or plane by plane; pages are images of their own, of which
+the first that is neither a thumbnail nor a mask is read.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from tifffile import TiffFile, TiffPage
+
+from hires.data.formats.image_file import check_is_file, check_sides, naming, tell_alpha, tell_once
+from hires.data.formats.orientation import upright_size, valid_orientation
+from hires.data.formats.picture import Picture, part
+from hires.data.formats.pillow_files import opened
+from hires.data.formats.slides import open_slide
+from hires.data.formats.tiff_colours import alphas, meaning
+from hires.data.formats.tiff_segments import Segments
+from hires.interfaces import DataError, Window
+
+_YCBCR, _ORIENTATION = 6, 274
+_REDUCED_OR_MASK = 1 | 4
+_GIVES_RGB = (6, 7, 34892, 33007, 50001)  # JPEG and WebP within TIFF
+_APERIO_JPEG_2000 = (33003, 33005)
+_PAGES_SEARCHED = 32
+
+logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # our own message says it
+
+
+@contextmanager
+def open_tiff(path: Path, values: bool) -> Iterator[Picture]:
+    """All bands but those marked as alpha; palettes, CMYK, YCbCr and Lab as RGB.
+
+    With `values`: whole numbers and palette indices as stored, one bit as 0 and 1.
+    """
+    check_is_file(path)
+    with naming(path):
+        # without what tifffile would do beyond reading pages: following other files, repairing vendors' tables
+        file = TiffFile(path, mode="r", _multifile=False, is_lsm=False, is_scanimage=False, is_ndpi=False)
+    with file:
+        with naming(path):
+            page = _first_page(path, file)
+            check_sides(path, page.imagelength, page.imagewidth)
+            picture = None if _is_slide(page) else _picture(path, page, values)
+        if picture is not None:
+            yield picture
+            return
+    with open_slide(path, values) as picture:
+        yield picture
+
+
+def _is_slide(page: TiffPage) -> bool:
+    """Whether the first page alone is not the slide: Leica, Hamamatsu, Ventana, Philips, some of Aperio."""
+    hamamatsu = 65420 in page.tags and 271 in page.tags
+    coded = page.compression in _APERIO_JPEG_2000
+    return bool(page.is_scn or page.is_bif or page.is_philips or hamamatsu or coded)
+
+
+def _first_page(path: Path, file: TiffFile) -> TiffPage:
+    pages = _pages(file)
+    for page in pages:
+        if not int(page.subfiletype) & _REDUCED_OR_MASK:
+            second = next(pages, None)
+            if second is not None and (second.shape, second.dtype) == (page.shape, page.dtype):
+                tell_once("of image files with several pages of one size only the first is read")
+            return page
+    raise DataError(f"{path}: the TIFF has no full page; copy it again or remove it")
+
+
+def _pages(file: TiffFile) -> Iterator[TiffPage]:
+    for number in range(_PAGES_SEARCHED):
+        try:
+            page = file.pages[number]
+        except IndexError:
+            return
+        if isinstance(page, TiffPage):
+            yield page
+
+
+def _picture(path: Path, page: TiffPage, values: bool) -> Picture:
+    size = (page.imagelength, page.imagewidth)
+    orientation = valid_orientation(page.tags.valueof(_ORIENTATION, 1))
+    if int(page.photometric) == _YCBCR and page.compression not in _GIVES_RGB:
+        return _by_pillow(path, upright_size(size, orientation))
+    read, segments = meaning(path, page, values), Segments(path, page)
+    kept = page.samplesperpixel - alphas(page)
+
+    def pixels(window: Window) -> np.ndarray:
+        if kept < page.samplesperpixel:
+            tell_alpha()
+        return read.apply(segments.read(window)[..., :kept])
+
+    return Picture("TIFF", size, read.dtype, read.bands, pixels, orientation, segments.windowed)
+
+
+def _by_pillow(path: Path, size: tuple[int, int]) -> Picture:
+    """For YCbCr without JPEG, which libtiff unpacks; `size` is upright, as Pillow turns TIFF by itself."""
+
+    def pixels(window: Window) -> np.ndarray:
+        with opened(path, path) as file:
+            return part(np.asarray(file.convert("RGB")), window)
+
+    return Picture("TIFF", size, np.dtype(np.uint8), 3, pixels)
