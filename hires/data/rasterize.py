@@ -15,8 +15,12 @@ def polygon_pixels(ring: np.ndarray, window: Window) -> np.ndarray:
     """
     x, y = ring.T.astype(np.float64) - np.array([[window.x], [window.y]]) - 0.5  # centres are whole numbers now
     x_end, y_end = np.roll(x, -1), np.roll(y, -1)
-    top = np.clip(np.ceil(np.minimum(y, y_end)), 0, window.height).astype(np.int64)
-    bottom = np.clip(np.ceil(np.maximum(y, y_end)), 0, window.height).astype(np.int64)
+    # downwards all, so that an edge that is passed there and back crosses the same pixels, and vanishes
+    down = y <= y_end
+    x, x_end = np.where(down, x, x_end), np.where(down, x_end, x)
+    y, y_end = np.where(down, y, y_end), np.where(down, y_end, y)
+    top = np.clip(np.ceil(y), 0, window.height).astype(np.int64)
+    bottom = np.clip(np.ceil(y_end), 0, window.height).astype(np.int64)
     edges = np.repeat(np.arange(len(x)), bottom - top)
     before = np.cumsum(bottom - top) - (bottom - top)
     rows = np.arange(len(edges)) - before[edges] + top[edges]
