@@ -4,10 +4,12 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hires.data.cache import NoCache
+from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info, image_size, read_image
 from hires.data.pixels import PixelRules
 from hires.interfaces import DataError, Window
@@ -34,10 +36,15 @@ class FileSource:
         sizes: np.ndarray | None = None,
     ):
         self.root, self.rules, self._cache = root, rules, cache
+        limit_pixels(rules.max_pixels)
         # arrays, not lists: worker processes share their pages, and counting references copies none
         self._images = np.array(images)
         self._sizes = np.zeros((len(images), 2), np.int64) if sizes is None else sizes
-        self._kinds = np.zeros(len(images), [("bands", "i4"), ("windowed", "?"), ("alpha", "?")])
+        self._kinds = np.zeros(len(images), [("bands", "i4"), ("windowed", "?")])
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        limit_pixels(self.rules.max_pixels)  # in another process
 
     def __len__(self) -> int:
         return len(self._images)
@@ -76,7 +83,6 @@ class FileSource:
         if window is not None and self._by_windows(index):
             image = read_image(path, window)
         else:
-            self.rules.check_size(self.size(index), path)
             image = self._cache.load(path, read_image)
             image = image if window is None else cropped(image, window)
         if image.dtype != self.dtype:
@@ -84,7 +90,7 @@ class FileSource:
                 f"{path}: has {image.dtype} pixels, but {self.path(0)} has {self.dtype}; save all images of a "
                 "data set with pixels of one type"
             )
-        return self.rules.shown(image, path, bool(self._kind(index)["alpha"]))
+        return self.rules.shown(image, path)
 
     def some_pixels(self, index: int, most: int) -> np.ndarray:
         """About `most` pixels (n, C) at most, evenly from all over an image, always the same. Raises DataError."""
@@ -111,7 +117,7 @@ class FileSource:
     def _kind(self, index: int) -> np.void:
         if not self._kinds[index]["bands"]:
             info = image_info(self.path(index))
-            self._kinds[index] = (info.bands, info.windowed, info.alpha)
+            self._kinds[index] = (info.bands, info.windowed)
         kind: np.void = self._kinds[index]
         return kind
 

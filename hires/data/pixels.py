@@ -1,6 +1,5 @@
 """Which numbers of an image file the network gets: its bands, its channels, what stands for missing pixels."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ import cv2
 import numpy as np
 
 from hires.interfaces import DataError
-from hires.ops.windows import Size
 
 _ROWS = 1024  # of an image that are looked at together
 _SIGN = 0x8000
@@ -21,18 +19,18 @@ class PixelRules:
     """What a source makes of the bands of its files.
 
     `bands`, from 1 as in GDAL, are the channels, in this order. None: all bands, as `channels` of them; gray
-    becomes three equal channels, RGB becomes gray, and an alpha band is left out. `nodata` takes the place of NaN
-    and infinite pixels. `max_pixels`: of an image that is decoded as a whole.
+    becomes three equal channels, and RGB becomes gray. `nodata` takes the place of NaN and infinite pixels.
+    `max_pixels`: of one decoding.
     """
 
     channels: int = 3
     bands: tuple[int, ...] | None = None
     nodata: float | None = None
-    max_pixels: int | None = None
+    max_pixels: int = 2**32
 
-    def shown(self, image: np.ndarray, path: Path, alpha: bool = False) -> np.ndarray:
+    def shown(self, image: np.ndarray, path: Path) -> np.ndarray:
         """(H, W, C) of all bands (H, W, B) of a file, the same array where nothing changes. Raises DataError."""
-        picked = self._named(image, path) if self.bands else self._all(image, path, alpha)
+        picked = self._named(image, path) if self.bands else self._all(image, path)
         return self._filled(picked, path) if picked.dtype.kind == "f" else picked
 
     def _named(self, image: np.ndarray, path: Path) -> np.ndarray:
@@ -44,9 +42,7 @@ class PixelRules:
             )
         return image[..., _index(bands)]
 
-    def _all(self, image: np.ndarray, path: Path, alpha: bool) -> np.ndarray:
-        if alpha:
-            image = image[..., :-1]
+    def _all(self, image: np.ndarray, path: Path) -> np.ndarray:
         count = image.shape[2]
         if count == self.channels:
             return image
@@ -74,14 +70,6 @@ class PixelRules:
             rows = image[top : top + _ROWS]
             rows[~np.isfinite(rows)] = self.nodata
         return image
-
-    def check_size(self, size: Size, path: Path) -> None:
-        """Raises DataError for an image (height, width) that is too large to be decoded as a whole."""
-        if self.max_pixels is not None and math.prod(size) > self.max_pixels:
-            raise DataError(
-                f"{path}: its {size[0]}x{size[1]} pixels (height x width) are more than "
-                f"data.max_pixels={self.max_pixels}; raise that if the file is what it says, or remove the file"
-            )
 
 
 def to_channels(image: np.ndarray, channels: int) -> np.ndarray:

@@ -90,7 +90,7 @@ class DataSettings(Settings, ABC):
     width: Annotated[float, Bounds(0)] | None = None  # with normalize=window: from its lower to its upper end
     nodata: float | None = None  # value of pixels that statistics leave out, and of NaN and infinite ones
     statistics_pixels: Annotated[int, Bounds(1)] = 1_000_000  # of an image, at most
-    max_pixels: Annotated[int, Bounds(1)] | None = 2**30  # of an image that is decoded as a whole
+    max_pixels: Annotated[int, Bounds(1)] = 2**32  # of one decoding
     on_error: Literal["error", "skip"] = "error"  # what happens where a file is broken
     workers: Annotated[int, Bounds(0)] = 2  # processes that load data; 0 loads in the main process
     cache_gib: Annotated[float, Bounds(0)] = 4.0  # GiB of decoded images kept on disk; 0 keeps none
