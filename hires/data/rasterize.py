@@ -34,13 +34,15 @@ def polygon_pixels(ring: np.ndarray, window: Window) -> np.ndarray:
 def run_pixels(runs: np.ndarray, height: int, window: Window) -> np.ndarray:
     """(h, w) bool: the pixels of a window that a mask of alternating run lengths sets.
 
-    `runs`: (R,) of pixels off, on, off, …, column by column of a mask that is `height` high.
+    `runs`: (R,) of pixels off, on, off, …, column by column of a mask that is `height` high; the last ones may be
+    left out where they are off.
     """
     ends = np.cumsum(runs, dtype=np.int64)
     low, high = window.x * height, (window.x + window.width) * height
     lengths = np.clip(ends, low, high) - np.clip(ends - runs, low, high)
-    columns = np.repeat(np.arange(len(runs)) % 2 == 1, lengths).reshape(window.width, height)
-    return columns[:, window.y : window.y + window.height].T
+    columns = np.zeros(window.width * height, bool)
+    columns[: lengths.sum()] = np.repeat(np.arange(len(runs)) % 2 == 1, lengths)
+    return columns.reshape(window.width, height)[:, window.y : window.y + window.height].T
 
 
 def run_columns(runs: np.ndarray, height: int) -> tuple[int, int]:
