@@ -6,7 +6,7 @@ import numpy as np
 
 from hires.data.box_folder import BoxSettings
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, found, percent
 from hires.data.checks.things import Things
 from hires.data.pairs import Pair
 
@@ -77,7 +77,7 @@ def _shapes(pairs: Sequence[Pair], things: Things) -> Iterator[Finding]:
     for code, which, text, advice in kinds:
         many = which.sum() > _MANY * total and which.sum() > 2 and code != "box-twice"
         if many:
-            advice = f"{100 * which.sum() / total:.0f} % of all boxes are too many for slips: check the format of the labels"
+            advice = f"{percent(which.sum() / total)} of all boxes are no slips: check the format of the labels"
         places = [
             Place(pairs[things.objects.images[i]].image, _described(things, i)) for i in np.flatnonzero(which)
         ]

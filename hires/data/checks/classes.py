@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, found, percent, times
 from hires.data.checks.mask_facts import MaskFacts
 from hires.data.checks.things import Things
 from hires.data.checks.widths import LIMITS, share_below
@@ -130,7 +130,7 @@ def class_findings(classes: Sequence[ClassFacts], unit: str) -> list[Finding]:
         *found(
             "class-unused",
             "warning",
-            f"{{n}} class(es) are declared, but no {unit[:-1]} has them: {', '.join(place.file for place in never)}",
+            f"{{n}} class(es) are declared, but no {unit[:-1]} has them: {', '.join(one.file for one in never)}",
             "remove them from data.classes, or check how they are called in the files",
             never,
         ),
@@ -161,11 +161,11 @@ def _uneven(classes: Sequence[ClassFacts], unit: str) -> list[Finding]:
     if ratio < _UNEVEN:
         return []
     rare = [
-        Place(name, f"{count:,} {unit}, {100 * count / total:.2g} %")
+        Place(name, f"{count:,} {unit}, {percent(count / total)}")
         for name, count in counts.items()
         if counts[most] >= _UNEVEN * count
     ]
-    text = f"classes are uneven: {most} has {ratio:.3g} times as many {unit} as {least}"
+    text = f"classes are uneven: {most} has {times(ratio)} times as many {unit} as {least}"
     advice = "class weights, or windows on rare classes (data.window.focus), help; the proposal has both"
     if unit == "objects":
         advice = (
@@ -186,14 +186,12 @@ def size_findings(
     what = "objects" if things else "pixels"
     shown = "x".join(map(str, image_size)) if image_size[0] != image_size[1] else str(image_size[0])
     small = [
-        Place(
-            one.name, f"{100 * one.below_resized:.0f} % of its {what} are under {SMALL} px at image_size {shown}"
-        )
+        Place(one.name, f"{percent(one.below_resized)} of its {what} are under {SMALL} px at image_size {shown}")
         for one in classes
         if fit == "resize" and one.below_resized is not None and one.below_resized > _MUCH
     ]
     fine = [
-        Place(one.name, f"{100 * share:.0f} % of its objects are narrower than {limit} px")
+        Place(one.name, f"{percent(share)} of its objects are narrower than {limit} px")
         for one in classes
         for limit in SIDES
         if things and fit == "window" and limit == scores and (share := one.below.get(str(limit), 0.0)) > _MUCH

@@ -1,6 +1,6 @@
 """What is found in a data set: one record for each kind of thing, with the files where it is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning", "info"]
@@ -40,7 +40,12 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda one: SEVERITIES.index(one.severity))
 
 
-def shown(names: Sequence[str], most: int = 3) -> str:
-    """The first few of some names."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def percent(share: float) -> str:
+    """A share as people read it: 0.028 %, 17 %, 100 %."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 or value == 0 else f"{value:.2g} %"
+
+
+def times(ratio: float) -> str:
+    """How many times as many: 11.5, 4,520."""
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"

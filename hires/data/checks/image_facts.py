@@ -50,12 +50,10 @@ def read_facts(path: Path) -> ImageFacts:
             raise DataError(_disagreement(path, info, band))
         digest.update(np.ascontiguousarray(band).data)
         rows += len(band)
-        low, high = min(low, float(np.nanmin(band))), max(high, float(np.nanmax(band)))
         finite = finite and (band.dtype.kind != "f" or bool(np.isfinite(band).all()))
-        for channel in range(info.bands):
-            mean, deviation = cv2.meanStdDev(_countable(band[:, :, channel]))
-            sums[channel] += mean.item() * band[:, :, channel].size
-            squares[channel] += (deviation.item() ** 2 + mean.item() ** 2) * band[:, :, channel].size
+        band = _countable(band)
+        low, high = min(low, float(band.min())), max(high, float(band.max()))
+        _add_moments(band, sums, squares)
         thumb.add(band)
     if rows != info.size[0]:
         raise DataError(f"{path}: header says {info.size[0]} rows, decoded {rows}; save it again")
@@ -64,6 +62,15 @@ def read_facts(path: Path) -> ImageFacts:
         *(info, read_header(path), digest.digest(), thumb.finished(), info.size[0] * info.size[1]),
         *(sums, squares, low, high, finite, otherwise),
     )
+
+
+def _add_moments(band: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> None:
+    """Adds the sums of a band's values and of their squares; OpenCV looks at four channels at most."""
+    count = band.shape[0] * band.shape[1]
+    for first in range(0, band.shape[2], 4):
+        mean, deviation = cv2.meanStdDev(np.ascontiguousarray(band[:, :, first : first + 4]))
+        sums[first : first + 4] += mean[:, 0] * count
+        squares[first : first + 4] += (deviation[:, 0] ** 2 + mean[:, 0] ** 2) * count
 
 
 def _disagreement(path: Path, info: ImageInfo, band: np.ndarray) -> str:
@@ -88,16 +95,13 @@ class _Thumb:
         self._sums, self._top = np.zeros(THUMB), 0
 
     def add(self, band: np.ndarray) -> None:
-        columns = np.mean([self._columns(band[:, :, channel]) for channel in range(min(3, band.shape[2]))], axis=0)
+        some = np.ascontiguousarray(band[:, :, : 3 if band.shape[2] >= 3 else 1])
+        columns = cv2.resize(some, (THUMB[1], len(band)), interpolation=cv2.INTER_AREA)
+        columns = columns.reshape(*columns.shape[:2], -1).mean(axis=2, dtype=np.float64)
         rows = self._top + np.arange(len(band))
         low, high = np.maximum(self._edges[:-1, None], rows), np.minimum(self._edges[1:, None], rows + 1)
         self._sums += np.maximum(0, high - low) @ columns
         self._top += len(band)
-
-    def _columns(self, band: np.ndarray) -> np.ndarray:
-        """(rows, columns of the grid) float64."""
-        shrunk = cv2.resize(_countable(band), (THUMB[1], len(band)), interpolation=cv2.INTER_AREA)
-        return shrunk.astype(np.float64)
 
     def finished(self) -> np.ndarray:
         means = self._sums / np.diff(self._edges)[:, None]

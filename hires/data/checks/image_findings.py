@@ -1,4 +1,4 @@
-"""What is found in the image files of a data set: what cannot be read, what others read differently, what varies."""
+"""What is found in image files: what cannot be read, what others read differently, what varies."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ Known = Sequence[tuple[str, ImageFacts]]
 def image_findings(
     settings: DataSettings, pairs: Sequence[Pair], records: Sequence[Record], window: tuple[int, int] | None
 ) -> list[Finding]:
-    """All about the images themselves; `window`: (height, width) of the training windows, pixels, if there are any."""
+    """All about the images themselves; `window`: (height, width) of training windows, pixels, if there are any."""
     skips = settings.on_error == "skip"
     broken = [Place(p.image, r.problem) for p, r in zip(pairs, records, strict=True) if r.problem]
     known = [(p.image, r.image) for p, r in zip(pairs, records, strict=True) if r.image is not None]
@@ -47,7 +47,7 @@ def _bands(settings: DataSettings, known: Known) -> list[Finding]:
     for path, facts in known:
         pixel = np.zeros((1, 1, facts.info.bands), facts.info.dtype)
         try:
-            rules.shown(pixel, Path(path), getattr(facts.info, "alpha", False))
+            rules.shown(pixel, Path(path))
         except DataError as error:
             places.append(Place(path, str(error).removeprefix(f"{path}: ")))
     return found("bands-refused", "error", "{n} image(s) have other bands than wanted", "as said for each", places)

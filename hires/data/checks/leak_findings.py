@@ -1,4 +1,4 @@
-"""What is found of images that are there twice, or on both sides of a split, by their pixels and by their names."""
+"""What is found of images that are there twice, or on both sides of a split, by pixels and by names."""
 
 import re
 from collections import defaultdict

@@ -62,7 +62,7 @@ def _of_list(root: Path, pairs: Sequence[Pair], name: str, split: str, missing: 
         *found(
             "list-other-name",
             "info",
-            f"{{n}} of {len(entries)} entries of {name} name files that do not exist; the images they mean are found",
+            f"{{n}} of {len(entries)} entries of {name} name files that do not exist; they are found otherwise",
             "other programs would not find them: write paths relative to the data set's root",
             other,
         ),

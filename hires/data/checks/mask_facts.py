@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 

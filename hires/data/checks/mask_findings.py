@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, found, percent
 from hires.data.checks.mask_facts import MaskFacts
 from hires.data.class_values import colour_text
 from hires.data.mask_folder import MaskFolder
@@ -72,14 +72,14 @@ def _palettes(masks: Masks, *, is_colour: bool) -> Iterator[Finding]:
                 contrary.append(Place(pair.truth, detail))
                 break
     if not is_colour:
-        text = "{n} mask(s) show a value in another colour than others do: indices of palettes are then hardly classes"
+        text = "{n} mask(s) show a value in another colour than others: palette indices are then hardly classes"
         yield from found(
             "palettes-differ", "error", text, "list colours in data.classes instead of values", contrary
         )
     elif contrary:
         files = [Place(pair.truth) for pair, _, mask in masks if mask.palette is not None]
         orders = len({tuple((mask.palette or {}).items()) for _, _, mask in masks if mask.palette is not None})
-        text = f"{{n}} of {len(masks)} masks are palette files, with {orders} palettes; they are read by their colours"
+        text = f"{{n}} of {len(masks)} masks are palette files, with {orders} palettes; they are read by colour"
         advice = "nothing to do for hires; read by its indices, a colour is another class in another file"
         yield from found("palette-masks", "info", text, advice, files)
 
@@ -94,7 +94,7 @@ def _values(settings: MaskFolder, masks: Masks) -> Iterator[Finding]:
     places = [Place(pair.truth, _listed(mask, shown)) for pair, mask in strange]
     wrong, refused = off > _MOSTLY * total, settings.unlisted == "error"
     kind = "colours" if settings.table().is_colour else "values"
-    text = f"{{n}} mask(s) hold {kind} that no class has: {100 * off / total:.2g} % of all pixels"
+    text = f"{{n}} mask(s) hold {kind} that no class has: {percent(off / total)} of all pixels"
     fate = "" if refused else ", which are ignored"
     if wrong:
         advice = f"data.classes is probably made for other masks: these hold {_frequent(masks, shown)}"
@@ -111,10 +111,10 @@ def _values(settings: MaskFolder, masks: Masks) -> Iterator[Finding]:
 
 def _listed(mask: MaskFacts, shown: Callable[[int], str]) -> str:
     values = sorted(mask.unlisted, key=lambda value: -mask.unlisted[value])
-    share = 100 * sum(mask.unlisted.values()) / (mask.size[0] * mask.size[1])
+    share = percent(sum(mask.unlisted.values()) / (mask.size[0] * mask.size[1]))
     first = ", ".join(f"{shown(value)}: {mask.unlisted[value]} px" for value in values[:_SHOWN])
     more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
-    return f"{first}{more} ({share:.2g} % of it)"
+    return f"{first}{more} ({share} of it)"
 
 
 def _frequent(masks: Masks, shown: Callable[[int], str]) -> str:
@@ -127,7 +127,7 @@ def _frequent(masks: Masks, shown: Callable[[int], str]) -> str:
 def _soft_ones(masks: Masks) -> list[tuple[Pair, MaskFacts, int]]:
     """Masks with many values between 0 and 255, and how many."""
     between = [(pair, mask, sum(0 < value < 255 for value in mask.values)) for pair, _, mask in masks]
-    return [(pair, mask, number) for pair, mask, number in between if number > 8 and max(mask.values) <= 255]
+    return [(pair, mask, number) for pair, mask, number in between if number > 3 and max(mask.values) <= 255]
 
 
 def _is_soft(settings: MaskFolder, masks: Masks) -> bool:
@@ -153,8 +153,8 @@ def _soft(settings: MaskFolder, masks: Masks) -> list[Finding]:
         most = max(most, 1 - above / max(1, some))
         places.append(Place(pair.truth, f"{number} values between 0 and 255; {above} of {some} px above"))
     text = (
-        f"{{n}} mask(s) have soft edges, cut at data.threshold={settings.threshold:g}; what is above 0 but not above "
-        f"that is up to {100 * most:.0f} % of a mask's foreground"
+        f"{{n}} mask(s) have soft edges, cut at data.threshold={settings.threshold:g}; what is above 0 but not "
+        f"above that is up to {percent(most)} of a mask's foreground"
     )
     return found("soft-masks", "info", text, "nothing to do, if the threshold is what you want", places)
 
@@ -200,7 +200,7 @@ def class_files(settings: MaskFolder, masks: Masks) -> list[Finding]:
         colours = _colours_in(file)
         share = sum(counts[colour] for colour in colours) / total
         if len(colours) > 1 and share < _MOSTLY:
-            places.append(Place(file.name, f"its {len(colours)} colours are {100 * share:.2g} % of the pixels"))
+            places.append(Place(file.name, f"its {len(colours)} colours are {percent(share)} of the pixels"))
     text = "{n} file(s) list other colours than the masks hold"
     return found("classes-file", "info", text, "do not take data.classes from there", places)
 
