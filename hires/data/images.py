@@ -80,7 +80,14 @@ def _read(path: str | Path, file: Picture, window: Window | None) -> np.ndarray:
                 f"{path}: header says {file.size} (height, width) of {file.bands} bands, {file.dtype}, which its "
                 "pixels are not; save it again"
             )
-        return upright(array if window == (0, 0, height, width) else array.copy(), file.orientation)
+        return upright(_owned(array), file.orientation)
+
+
+def _owned(array: np.ndarray) -> np.ndarray:
+    """A copy of what cannot be written to, or is part of more, which would be kept with it."""
+    whole = array if array.base is None else array.base
+    alone = isinstance(whole, np.ndarray) and whole.nbytes == array.nbytes
+    return array if alone and array.flags.writeable else array.copy()
 
 
 def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:

@@ -16,7 +16,7 @@ def cmyk_to_rgb(ink: np.ndarray) -> np.ndarray:
     full = np.iinfo(ink.dtype).max
     rgb = np.empty((*ink.shape[:2], 3), ink.dtype)
     for top in range(0, len(ink), _ROWS):
-        light = full - ink[top : top + _ROWS].astype(np.int64 if full > 255 else np.int32)
+        light = full - ink[top : top + _ROWS].astype(np.int64)
         black = light[..., 3:]
         absorbed = ((full - light[..., :3]) * black + full // 2) // full
         rgb[top : top + _ROWS] = black - absorbed

@@ -20,9 +20,14 @@ def upright(array: np.ndarray, orientation: int) -> np.ndarray:
     """(H, W, C) as stored, turned upright; contiguous."""
     if orientation in _SWAP:
         array = _transposed(array)
+    return np.ascontiguousarray(mirrored(array, orientation))
+
+
+def mirrored(array: np.ndarray, orientation: int) -> np.ndarray:
+    """The part of an orientation that swaps no sides; done twice it is undone. A view."""
     rows = slice(None, None, -1 if orientation in _MIRROR_Y else 1)
     columns = slice(None, None, -1 if orientation in _MIRROR_X else 1)
-    return np.ascontiguousarray(array[rows, columns])
+    return array[rows, columns]
 
 
 def _transposed(array: np.ndarray) -> np.ndarray:

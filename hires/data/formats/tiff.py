@@ -9,13 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import imagecodecs
 import numpy as np
 from tifffile import TiffFile, TiffPage
 
-from hires.data.formats.image_file import check_is_file, check_sides, naming, tell_alpha, tell_once
-from hires.data.formats.orientation import upright_size, valid_orientation
+from hires.data.formats.image_file import (
+    check_is_file,
+    check_promise,
+    check_sides,
+    naming,
+    read_bytes,
+    tell_alpha,
+    tell_once,
+)
+from hires.data.formats.orientation import mirrored, valid_orientation
 from hires.data.formats.picture import Picture, part
-from hires.data.formats.pillow_files import opened
+from hires.data.formats.sample_types import without_alpha
 from hires.data.formats.slides import open_slide
 from hires.data.formats.tiff_colours import alphas, meaning
 from hires.data.formats.tiff_segments import Segments
@@ -26,6 +35,7 @@ _REDUCED_OR_MASK = 1 | 4
 _GIVES_RGB = (6, 7, 34892, 33007, 50001)  # JPEG and WebP within TIFF
 _APERIO_JPEG_2000 = (33003, 33005)
 _PAGES_SEARCHED = 32
+_RGB_RATIO = 2**12  # pixels that a byte of LZW or deflate can stand for, at most
 
 logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # our own message says it
 
@@ -84,7 +94,7 @@ def _picture(path: Path, page: TiffPage, values: bool) -> Picture:
     size = (page.imagelength, page.imagewidth)
     orientation = valid_orientation(page.tags.valueof(_ORIENTATION, 1))
     if int(page.photometric) == _YCBCR and page.compression not in _GIVES_RGB:
-        return _by_pillow(path, upright_size(size, orientation))
+        return _by_libtiff(path, size, orientation)
     read, segments = meaning(path, page, values), Segments(path, page)
     kept = page.samplesperpixel - alphas(page)
 
@@ -96,11 +106,15 @@ def _picture(path: Path, page: TiffPage, values: bool) -> Picture:
     return Picture("TIFF", size, read.dtype, read.bands, pixels, orientation, segments.windowed)
 
 
-def _by_pillow(path: Path, size: tuple[int, int]) -> Picture:
-    """For YCbCr without JPEG, which libtiff unpacks; `size` is upright, as Pillow turns TIFF by itself."""
+def _by_libtiff(path: Path, size: tuple[int, int], orientation: int) -> Picture:
+    """YCbCr without JPEG, maybe subsampled, which libtiff turns into RGB; the whole is decoded."""
 
     def pixels(window: Window) -> np.ndarray:
-        with opened(path, path) as file:
-            return part(np.asarray(file.convert("RGB")), window)
+        data = read_bytes(path)
+        check_promise(path, size[0] * size[1], len(data), _RGB_RATIO)
+        decoded = imagecodecs.tiff_decode(data, asrgb=True)
+        return part(
+            without_alpha(mirrored(decoded, orientation), 3), window
+        )  # libtiff mirrors, but swaps no sides
 
-    return Picture("TIFF", size, np.dtype(np.uint8), 3, pixels)
+    return Picture("TIFF", size, np.dtype(np.uint8), 3, pixels, orientation)
