@@ -57,6 +57,7 @@ class Sample(NamedTuple):
     image: Tensor  # (C, H, W), of the type of the file: uint8, uint16, int16 or float32
     target: Target
     name: str  # the file it comes from, for messages
+    skipped: tuple[str, ...] = ()  # what is wrong with broken files whose place it takes
 
 
 class Batch(NamedTuple):

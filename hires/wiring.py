@@ -250,10 +250,10 @@ def make_clip(recipe: Recipe, learner: Learner) -> Callable[[], Any]:
 def make_dataset(recipe: Recipe, source: Any, normalization: Normalization) -> TrainingDataset:
     """The training samples of a source: windows, or whole images resized. Raises ConfigError for transforms."""
     data, augment = recipe.data, recipe.augmentation.of(normalization)
-    settings = (source, recipe.image_size, data.window, augment, recipe.top.seed)
+    settings, skip = (source, recipe.image_size, data.window, augment, recipe.top.seed), data.on_error == "skip"
     if data.fit == "resize":
-        return ResizeDataset(*settings, padding=recipe.task.padding)
-    return WindowDataset(*settings, scale=data.scale, padding=recipe.task.padding, mosaic=data.mosaic)
+        return ResizeDataset(*settings, padding=recipe.task.padding, skip=skip)
+    return WindowDataset(*settings, scale=data.scale, padding=recipe.task.padding, mosaic=data.mosaic, skip=skip)
 
 
 def make_batches(dataset: TrainingDataset, sampler: StepSampler, recipe: Recipe, fabric: Fabric) -> StepLoader:
@@ -289,6 +289,7 @@ def make_evaluation(
         autocast=fabric.autocast,
         settle=image_statistics if settings.statistics == "image" else as_it_is,
         progress=progress,
+        skip=recipe.data.on_error == "skip",
     )
 
 

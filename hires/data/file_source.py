@@ -73,6 +73,11 @@ class FileSource:
         return np.dtype(np.uint8)  # of no images
 
     @property
+    def skips(self) -> bool:
+        """Whether broken files are passed over where all are read."""
+        return self.rules.skip
+
+    @property
     def channels(self) -> int:
         """Of the images as they are shown."""
         return len(self.rules.bands) if self.rules.bands else self.rules.channels

@@ -27,6 +27,7 @@ class PixelRules:
     bands: tuple[int, ...] | None = None
     nodata: float | None = None
     max_pixels: int = 2**32
+    skip: bool = False  # whether broken files are passed over where all are read
 
     def shown(self, image: np.ndarray, path: Path) -> np.ndarray:
         """(H, W, C) of all bands (H, W, B) of a file, the same array where nothing changes. Raises DataError."""

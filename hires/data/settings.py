@@ -133,7 +133,7 @@ class DataSettings(Settings, ABC):
 
     def pixel_rules(self) -> PixelRules:
         """What becomes of the bands of an image file."""
-        return PixelRules(self.channels, self.bands, self.nodata, self.max_pixels)
+        return PixelRules(self.channels, self.bands, self.nodata, self.max_pixels, self.on_error == "skip")
 
     @abstractmethod
     def source(self, split: str) -> ImageSource:
