@@ -70,8 +70,9 @@ class _Header:
         known = _COLOUR if self.colour else _GRAY
         if self.kind not in known or self.allocated not in (8, 16) or not 0 < self.bits <= self.allocated:
             raise DataError(
-                f"{path}: DICOM pixels of {self.samples} sample(s) of {self.allocated} bits are not read, only "
-                "gray, RGB and YBR of 8 and 16 bits; convert it to TIFF"
+                f"{path}: DICOM pixels of {self.samples} sample(s) of {self.allocated} bits"
+                f"{' with a palette' if self.kind.startswith('PALETTE') else ''} are not read, only gray, RGB and YBR "
+                "of 8 and 16 bits; convert it to TIFF"
             )
         self.bytes = self.size[0] * self.size[1] * self.samples * self.allocated // 8
         self.stored = np.dtype(f"{'i' if self.signed else 'u'}{self.allocated // 8}")
@@ -108,8 +109,9 @@ def _frame(image: Any, header: _Header) -> np.ndarray:
         shaped = np.frombuffer(planes, header.stored).reshape(header.samples, *header.size)
         return _rgb(shaped.transpose(1, 2, 0), header)
     if header.syntax in _JPEG:
-        space = 6 if header.kind.startswith("YBR") else (2 if header.colour else None)
-        decoded = imagecodecs.jpeg8_decode(frame, colorspace=space, outcolorspace=2 if header.colour else None)
+        # some write "RGB" beside a JFIF file, which is YCbCr; without a marker the decoder would guess YCbCr
+        space = "RGB" if header.kind == "RGB" and b"JFIF" not in frame[:24] else None
+        decoded = imagecodecs.jpeg8_decode(frame, colorspace=space, outcolorspace="RGB" if header.colour else None)
     elif header.syntax in _JPEG_LS:
         decoded = _rgb(imagecodecs.jpegls_decode(frame), header)
     elif header.syntax in _JPEG_2000:
