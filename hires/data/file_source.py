@@ -100,7 +100,7 @@ class FileSource:
     def some_pixels(self, index: int, most: int) -> np.ndarray:
         """About `most` pixels (n, C) at most, evenly from all over an image, always the same. Raises DataError."""
         height, width = self.size(index)
-        if self._by_windows(index):
+        if self._kind(index)["windowed"] and self._bytes(index) > LARGE:
             parts = [self.pixels(index, window) for window in _spread((height, width), most)]
             return np.concatenate([part.reshape(-1, self.channels) for part in parts])
         step = math.ceil(math.sqrt(height * width / most))
@@ -113,11 +113,13 @@ class FileSource:
         Of a memory map they are read faster than from any file, so that this is for images that are too large to
         be decoded at once, and for those that the cache has no room for.
         """
-        kind = self._kind(index)
-        if not kind["windowed"]:
+        if not self._kind(index)["windowed"]:
             return False
-        count = math.prod(self.size(index)) * int(kind["bands"]) * self.dtype.itemsize
-        return count > LARGE or not self._cache.takes(self.path(index), count)
+        return self._bytes(index) > LARGE or not self._cache.takes(self.path(index), self._bytes(index))
+
+    def _bytes(self, index: int) -> int:
+        """Of all bands of an image."""
+        return math.prod(self.size(index)) * int(self._kind(index)["bands"]) * self.dtype.itemsize
 
     def _kind(self, index: int) -> np.void:
         if not self._kinds[index]["bands"]:
