@@ -6,11 +6,11 @@ import albumentations as A
 import numpy as np
 import pytest
 from hydra.utils import instantiate
-from many_bands import RANGES, pixels
 from omegaconf import OmegaConf
 
 from hires.data.augment import Augment
 from hires.interfaces import ConfigError, Normalization
+from tests.many_bands import RANGES, pixels
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "augmentation"
 SHIPPED = {

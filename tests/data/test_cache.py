@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from image_files import noise, save
-from many_bands import pixels
 
 from hires.data import cache as module
 from hires.data.cache import DecodedCache, NoCache, open_cache
 from hires.data.images import read_image
 from hires.interfaces import DataError
+from tests.many_bands import pixels
 
 
 class Counting:

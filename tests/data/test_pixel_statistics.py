@@ -4,11 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from many_bands import make_set, pixels, save_tiff
 
 from hires.data import file_source, pixel_statistics
 from hires.data.pixel_statistics import assumed, check_type, normalization_of, pixel_type
 from hires.interfaces import DataError
+from tests.many_bands import make_set, pixels, save_tiff
 
 
 def stacked(images):

@@ -6,7 +6,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from image_files import save
-from many_bands import RANGES, TYPES, make_set, pixels, save_tiff
 
 from hires.data import file_source
 from hires.data.augment import Augment
@@ -15,6 +14,7 @@ from hires.data.settings import WindowSettings
 from hires.data.windows import ResizeDataset, WindowDataset
 from hires.interfaces import DataError, Window
 from hires.settings import SettingError
+from tests.many_bands import RANGES, TYPES, make_set, pixels, save_tiff
 
 WINDOW = Window(5, 7, 20, 30)
 CUT = slice(5, 25), slice(7, 37)

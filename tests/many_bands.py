@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import tifffile
-from image_files import save
+from PIL import Image
 
 TYPES = ("uint8", "uint16", "int16", "float32")
 RANGES = {"uint8": (0, 255), "uint16": (200, 4000), "int16": (-1000, 1500), "float32": (-0.5, 9.0)}
@@ -29,5 +29,6 @@ def make_set(folder: Path, dtype: str, bands: int, count: int = 4, **options: ob
         mask = np.zeros(image.shape[:2], np.uint8)
         mask[10:30, 10:30] = 255
         save_tiff(folder / "images" / f"{index}.tif", image, **options)
-        save(folder / "masks" / f"{index}.png", mask)
+        (folder / "masks").mkdir(exist_ok=True)
+        Image.fromarray(mask).save(folder / "masks" / f"{index}.png")
     return images
