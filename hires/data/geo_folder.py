@@ -78,7 +78,7 @@ class GeoShapes(PairedBoxes):
 
     def _read(self, path: Path) -> GeoFeatures:
         one_class = self.classes[0] if self.class_property is None and isinstance(self.classes, tuple) else ""
-        stamp = path.stat().st_mtime_ns if path.exists() else 0
+        stamp = (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else (0, 0)
         return _features(path, stamp, self.class_property, one_class)
 
     def _placed(self, image: Path, features: GeoFeatures) -> list[Placed]:
@@ -105,8 +105,8 @@ class GeoMasks(DrawnMasks, GeoShapes):
 
 
 @lru_cache(maxsize=4)
-def _features(path: Path, stamp: int, class_property: str | None, one_class: str) -> GeoFeatures:
-    """One file for many images, and splits, is read once, as long as it was changed at the same time."""
+def _features(path: Path, stamp: tuple[int, int], class_property: str | None, one_class: str) -> GeoFeatures:
+    """One file for many images, and splits, is read once, as long as it does not change."""
     return GeoFeatures(path, read_geojson(path, class_property, one_class))
 
 

@@ -70,8 +70,8 @@ def _to_map(path: Path, tags: dict[int, Any]) -> np.ndarray:
     if len(matrix) == 16:
         return matrix.reshape(4, 4)[:2, [0, 1, 3]].copy()
     if len(scale) >= 2 and len(points) >= 6:
-        column, row, _, x, y, _ = points[:6]
-        across, down = scale[0], -scale[1]
+        column, row, _, x, y, _ = points[:6].tolist()
+        across, down = float(scale[0]), -float(scale[1])
         return np.array([[across, 0, x - column * across], [0, down, y - row * down]])
     held = "only tie points, and no scale" if len(points) else "none of them"
     raise DataError(

@@ -79,7 +79,8 @@ def entries_of(path: Path, split: str) -> list[str]:
         raise DataError(f"{path}: cannot be read ({error.strerror}), but data.splits.{split} names it") from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: is no text; data.splits.{split} needs a list, one image a line") from None
-    return [line.strip().replace("\\", "/").removeprefix("./") for line in lines if line.strip()]
+    entries = (line.strip().replace("\\", "/").removeprefix("./").lstrip() for line in lines)
+    return [entry for entry in entries if entry]
 
 
 class Lookup:
