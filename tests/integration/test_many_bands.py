@@ -70,9 +70,9 @@ def test_evaluation_needs_the_run_but_not_the_training_images(train, hires, tmp_
 
 
 def test_a_resumed_run_normalises_as_before_and_ends_in_the_same_bits(train, hires, tmp_path):
-    steady = "scheduler=constant"
-    whole = train(*ALL, steady)
-    stopped = train(*ALL, steady, "trainer.max_steps=2", name="other")
+    steady = ("scheduler=constant", "scheduler.warmup_steps=0")
+    whole = train(*ALL, *steady)
+    stopped = train(*ALL, *steady, "trainer.max_steps=2", name="other")
     statistics = (stopped / runs.STATISTICS).read_bytes()
     assert statistics == (whole / runs.STATISTICS).read_bytes()
     code, _, error = hires("train", f"resume={stopped}", "trainer.max_steps=4")
