@@ -77,11 +77,16 @@ def described(recipe: Recipe, seen: Survey, chosen: list[Proposal]) -> dict[str,
         "counts": {s: sum(one.severity == s for one in seen.findings) for s in SEVERITIES},
         "findings": [_finding(one) for one in seen.findings],
         "images": seen.images(),
-        "splits": {name: len(members) for name, members in seen.splits.items()},
+        "splits": {name: len(seen.splits[name]) for name in sorted(seen.splits, key=_rank)},
         "unit": seen.unit,
         "classes": [one.as_dict() for one in seen.classes],
         "proposals": [one._asdict() for one in chosen],
     }
+
+
+def _rank(split: str) -> tuple[int, str]:
+    usual = ("train", "val", "test")
+    return usual.index(split) if split in usual else len(usual), split
 
 
 def _finding(one: Finding) -> dict[str, Any]:

@@ -66,11 +66,8 @@ def _window(recipe: Recipe, survey: Survey) -> list[Proposal]:
         side = max(_STEP, _rounded(usual))
         why = f"90 % of the images have a side of at most {usual:.0f} px: larger windows are mostly padding"
         return [Proposal("image_size", min(side, *size), why)]
-    return [
-        Proposal(
-            "image_size", _plain(size), f"fits into the images, whose shorter sides are mostly {usual:.0f} px"
-        )
-    ]
+    share = percent(float((shorter >= min(size)).mean()))
+    return [Proposal("image_size", _plain(size), f"{share} of the images are at least as large")]
 
 
 def _rounded(side: float) -> int:

@@ -7,13 +7,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hires.visualize.page import bar_rows, details, document, heading, html_table, paragraph, tiles
+from hires.visualize.page import bar_rows, details, document, heading, html_table, named_values, paragraph, tiles
 from hires.visualize.text import ABSENT, number, seconds, short
 
 _NAMES = {"error": ("error", "errors"), "warning": ("warning", "warnings"), "info": ("remark", "remarks")}
 _COLOURS = {"error": 5, "warning": 4, "info": 0}
 _STYLES = {"error": "bold red", "warning": "yellow", "info": ""}
-_PLACES = 50  # of a finding on the page; data.json has all
+_PLACES = 12  # of a finding on the page; data.json has all
 _IN_TERMINAL = 3
 _LONGEST = 160  # letters of a detail
 
@@ -104,15 +104,17 @@ def _found(findings: Sequence[Outcome]) -> Iterator[str]:
             continue
         yield heading(f"{many.capitalize()} ({len(mine)})")
         for one in mine:
-            yield details(one["text"], _COLOURS[severity], [paragraph(one["advice"]), *_places(one)])
+            parts = [paragraph(one["advice"]), *_places(one)]
+            yield details(one["text"], _COLOURS[severity], parts, is_open=severity == "error")
 
 
 def _places(one: Outcome) -> Iterator[str]:
     places = one["places"]
     if not places:
         return
-    rows = [[place["file"], short(place["detail"], _LONGEST)] for place in places[:_PLACES]]
-    yield html_table(["where", "what"], rows, named=True)
+    told = any(place["detail"] for place in places)
+    rows = [[place["file"], short(place["detail"], _LONGEST)][: 1 + told] for place in places[:_PLACES]]
+    yield html_table(["where", "what"][: 1 + told], rows, named=told)
     if len(places) > _PLACES:
         yield paragraph(f"and {len(places) - _PLACES:,} more, which data.json lists")
 
@@ -122,14 +124,14 @@ def _line(place: Outcome) -> str:
 
 
 def _proposed(outcome: Outcome) -> list[str]:
-    rows = [[f"{one['key']}\n{one['reason']}", _value(one["value"])] for one in outcome["proposals"]]
+    rows = [(f"{one['key']}: {_value(one['value'])}", one["reason"]) for one in outcome["proposals"]]
     if not rows:
         return []
     return [
         heading("Proposed settings"),
-        html_table(["key", "value"], rows, named=True),
+        named_values(rows),
         paragraph(f"They are in {outcome['proposed']['file']}, with what this check was asked for. To use them:"),
-        paragraph(outcome["proposed"]["command"]),
+        named_values([(outcome["proposed"]["command"], "")]),
     ]
 
 
@@ -145,9 +147,9 @@ def _classes(outcome: Outcome) -> list[str]:
     bars = [(name, count, 0.0, f"{count:,.0f}") for name, count in counts]
     return [
         heading(f"Classes: {outcome['unit']}"),
-        bar_rows(bars, 0),
         html_table(head, rows, named=True),
         paragraph(_explained(outcome)),
+        bar_rows(bars, 0),
     ]
 
 

@@ -79,7 +79,8 @@ def _shapes(pairs: Sequence[Pair], things: Things) -> Iterator[Finding]:
         if many:
             advice = f"{percent(which.sum() / total)} of all boxes are no slips: check the format of the labels"
         places = [
-            Place(pairs[things.objects.images[i]].image, _described(things, i)) for i in np.flatnonzero(which)
+            Place(pairs[things.objects.images[i]].image, _described(things, i))
+            for i in np.flatnonzero(which).tolist()
         ]
         yield from found(code, "error" if many else "warning", text, advice, places)
 

@@ -89,7 +89,7 @@ def classes_of_things(
         shorter, area = sides[mine].min(axis=1, initial=np.inf), np.sqrt(sides[mine].prod(axis=1))
         resized = None
         if image_size and len(homes):
-            scales = np.array([scale_of(tuple(size), image_size) for size in sizes[homes].tolist()])  # type: ignore
+            scales = np.array([scale_of((h, w), image_size) for h, w in sizes[homes].tolist()])
             resized = float((shorter * scales < SMALL).mean())
         result.append(
             ClassFacts(

@@ -104,16 +104,14 @@ def _run(
     progress: Callable[[int], None],
 ) -> list[int]:
     """Reads until all are done, or a process has died: then those that it may have been busy with."""
-    left, running, used = iter(waiting), dict[Future[Record], tuple[int, int]](), 0
-    following: tuple[int, int] | None = None
+    left, running, used = list(reversed(waiting)), dict[Future[Record], tuple[int, int]](), 0
     with _pool(examiner, min(workers, len(waiting))) as pool:
         while True:
-            while following or (index := next(left, None)) is not None:
-                index, cost = following or (index, examiner.cost(pairs[index]))
-                following = None
-                if len(running) >= 2 * workers or (running and used + cost > _AT_ONCE):
-                    following = index, cost
+            while left and len(running) < 2 * workers:
+                cost = examiner.cost(pairs[left[-1]])
+                if running and used + cost > _AT_ONCE:
                     break
+                index = left.pop()
                 running[pool.submit(_work, pairs[index])] = index, cost
                 used += cost
             if not running:

@@ -22,16 +22,16 @@ class Finding(NamedTuple):
     severity: Severity
     text: str  # what it is, with its number
     advice: str  # what to do
-    count: int  # of files, boxes, entries: what the text counts
+    number: int  # of files, boxes, entries: what the text counts
     places: tuple[Place, ...] = ()
 
 
 def found(
-    code: str, severity: Severity, text: str, advice: str, places: Iterable[Place], count: int | None = None
+    code: str, severity: Severity, text: str, advice: str, places: Iterable[Place], number: int | None = None
 ) -> list[Finding]:
     """A finding of these places, whose number fills the {n} of the text; none where there are none."""
     places = tuple(places)
-    number = len(places) if count is None else count
+    number = len(places) if number is None else number
     return [Finding(code, severity, text.format(n=number), advice, number, places)] if places else []
 
 

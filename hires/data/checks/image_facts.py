@@ -57,10 +57,18 @@ def read_facts(path: Path) -> ImageFacts:
         thumb.add(band)
     if rows != info.size[0]:
         raise DataError(f"{path}: header says {info.size[0]} rows, decoded {rows}; save it again")
-    otherwise = differs(path, info)
     return ImageFacts(
-        *(info, read_header(path), digest.digest(), thumb.finished(), info.size[0] * info.size[1]),
-        *(sums, squares, low, high, finite, otherwise),
+        info=info,
+        header=read_header(path),
+        digest=digest.digest(),
+        thumb=thumb.finished(),
+        pixels=info.size[0] * info.size[1],
+        sums=sums,
+        squares=squares,
+        low=low,
+        high=high,
+        finite=finite,
+        otherwise=differs(path, info),
     )
 
 

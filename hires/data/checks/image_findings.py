@@ -89,9 +89,7 @@ def _files(known: Known) -> Iterator[Finding]:
         "several-pictures", "info", "{n} file(s) hold several pictures", "the first one is used", several
     )
     strange = [
-        Place(path, f"is {facts.header.format}")
-        for path, facts in known
-        if not facts.header.fits(PurePosixPath(path))
+        Place(path, f"is {facts.header.format}") for path, facts in known if not facts.header.fits(Path(path))
     ]
     yield from found(
         "other-format", "info", "{n} image(s) are of another format than their names say", "rename them", strange

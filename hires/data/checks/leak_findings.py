@@ -17,17 +17,25 @@ _LEAST_CORRELATION = 0.95
 _NEIGHBOURS = 3  # frames of one clip whose numbers differ by no more are hardly different images
 _FRAME = re.compile(r"(?:.*/)?([^/]*\d[^/]*?[^\d/])(\d+)[^\d/]*")  # clip07-00123: a numbered clip, then the frame
 _ROWS = 2048  # images that are compared with all others at once
+_MOST = 20_000  # images that are compared with all of their split, too
 
 Splits = Mapping[str, Sequence[int]]
 
 
-def leak_findings(pairs: Sequence[Pair], records: Sequence[Record], splits: Splits) -> list[Finding]:
-    """Copies, copies in two splits, near-identical images and neighbouring frames in two splits."""
+def leak_findings(
+    pairs: Sequence[Pair], records: Sequence[Record], splits: Splits, *, at_random: bool
+) -> list[Finding]:
+    """Copies, copies in two splits, near-identical images and neighbouring frames in two splits.
+
+    `at_random`: whether images are divided one by one, so that another seed may part those that are alike.
+    """
     homes = homes_of(splits)
     copies = _copies(records)
     across = [(first, other) for first, other in copies if _apart(first, other, homes)]
     within = [(first, other) for first, other in copies if not _apart(first, other, homes)]
-    similar = [pair for pair in _similar(records, splits, homes) if pair not in set(copies)]
+    thumbs = _thumbs(records, homes)
+    similar = [pair for pair in _similar(thumbs, splits, homes) if pair not in set(copies)]
+    alike = set(_near(thumbs, list(thumbs), list(thumbs))) if at_random and len(thumbs) <= _MOST else set()
     return [
         *found(
             "leak-copy",
@@ -50,6 +58,13 @@ def leak_findings(pairs: Sequence[Pair], records: Sequence[Record], splits: Spli
             "{n} image(s) are copies, pixel by pixel, of others",
             "remove the copies: they count twice, and their labels may contradict each other",
             _places(pairs, within, homes),
+        ),
+        *found(
+            "similar",
+            "info",
+            "{n} more pair(s) of images are nearly identical; a division at random may part them",
+            "set data.groups so that images of one object or clip stay together",
+            _places(pairs, sorted(alike - {*copies, *similar}), homes),
         ),
     ]
 
@@ -85,30 +100,40 @@ def _copies(records: Sequence[Record]) -> list[tuple[int, int]]:
     return [(same[0], other) for same in groups.values() for other in same[1:]]
 
 
-def _similar(records: Sequence[Record], splits: Splits, homes: Mapping[int, set[str]]) -> list[tuple[int, int]]:
-    """Pairs of images of two splits whose thumbnails agree: dHash (Krawetz 2013) of 256 bits, and correlation."""
-    usable = [i for i in homes if (facts := records[i].image) is not None and not facts.is_flat]
-    if not usable:
-        return []
-    thumbs = {i: records[i].image.thumb.astype(np.float32) for i in usable}  # type: ignore[union-attr]
+def _thumbs(records: Sequence[Record], homes: Mapping[int, set[str]]) -> dict[int, np.ndarray]:
+    """The thumbnails of images that show something, by index."""
+    return {
+        index: facts.thumb.astype(np.float32)
+        for index in sorted(homes)
+        if (facts := records[index].image) is not None and not facts.is_flat and facts.thumb.any()
+    }
+
+
+def _similar(
+    thumbs: Mapping[int, np.ndarray], splits: Splits, homes: Mapping[int, set[str]]
+) -> list[tuple[int, int]]:
+    """Pairs of near-identical images that no split has in common."""
     pairs = set[tuple[int, int]]()
     for one, two in combinations(splits, 2):
         mine, others = ([i for i in splits[name] if i in thumbs] for name in (one, two))
-        if not mine or not others or set(splits[one]) == set(splits[two]):
-            continue
-        for start in range(0, len(mine), _ROWS):
-            part = mine[start : start + _ROWS]
-            near = np.argwhere(
-                _differences([thumbs[i] for i in part], [thumbs[i] for i in others]) <= MOST_DIFFERENT
-            )
-            for a, b in near:
-                first, other = sorted((part[a], others[b]))
-                if (
-                    _apart(first, other, homes)
-                    and _correlation(thumbs[first], thumbs[other]) >= _LEAST_CORRELATION
-                ):
-                    pairs.add((first, other))
+        if set(splits[one]) != set(splits[two]):
+            pairs.update(pair for pair in _near(thumbs, mine, others) if _apart(*pair, homes))
     return sorted(pairs)
+
+
+def _near(
+    thumbs: Mapping[int, np.ndarray], some: Sequence[int], others: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Pairs (lower, higher) of images whose thumbnails agree: dHash (Krawetz 2013), 256 bits; correlation."""
+    if not some or not others:
+        return
+    for start in range(0, len(some), _ROWS):
+        part = some[start : start + _ROWS]
+        different = _differences([thumbs[i] for i in part], [thumbs[i] for i in others])
+        for a, b in np.argwhere(different <= MOST_DIFFERENT).tolist():
+            first, other = sorted((part[a], others[b]))
+            if first != other and _correlation(thumbs[first], thumbs[other]) >= _LEAST_CORRELATION:
+                yield first, other
 
 
 def _differences(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> np.ndarray:

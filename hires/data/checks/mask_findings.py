@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found, percent
+from hires.data.checks.finding import Finding, Place, Severity, found, percent
 from hires.data.checks.mask_facts import MaskFacts
 from hires.data.class_values import colour_text
 from hires.data.mask_folder import MaskFolder
@@ -103,7 +103,7 @@ def _values(settings: MaskFolder, masks: Masks) -> Iterator[Finding]:
         advice = advice if refused else "list them in data.ignore_values if they mean nothing"
     if _is_soft(settings, masks):
         advice = "these look like soft edges between 0 and 255: set data.threshold=127"
-    severity = "error" if refused or wrong else "info"
+    severity: Severity = "error" if refused or wrong else "info"
     yield Finding(
         "unlisted-values", severity, text.format(n=len(places)) + fate, advice, len(places), tuple(places)
     )

@@ -30,6 +30,7 @@ from hires.data.demo import ensure_demo
 from hires.data.mask_folder import MaskFolder
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
+from hires.data.split_settings import SplitSettings
 
 Size = tuple[int, int]
 
@@ -173,11 +174,20 @@ def _made(
         *listing.findings,
         *image_findings(settings, pairs, records, window),
         *own,
-        *leak_findings(pairs, records, splits),
+        *leak_findings(pairs, records, splits, at_random=_is_divided_at_random(settings)),
         *class_findings(classes, unit),
         *size_findings(classes, size, fit=shown.fit, things=has_things, scores=shown.stride),
     ]
     return Survey(pairs, splits, records, classes, unit, things, in_order(findings))
+
+
+def _is_divided_at_random(settings: DataSettings) -> bool:
+    """Whether images are divided by shares or folds, each by itself."""
+    if not isinstance(settings, SplitSettings) or settings.groups is not None:
+        return False
+    if isinstance(getattr(settings, "annotations", None), dict):  # a file for each split
+        return False
+    return settings.fold is not None or any(isinstance(rule, float) for rule in settings.splits.values())
 
 
 def sizes_of(records: Sequence[Record]) -> np.ndarray:

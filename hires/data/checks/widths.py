@@ -1,7 +1,5 @@
 """How wide the structures of a mask are: which share of a class lies in those narrower than some pixels."""
 
-from collections.abc import Sequence
-
 import cv2
 import numpy as np
 
@@ -48,7 +46,7 @@ def _halved(within: np.ndarray) -> np.ndarray:
     return cv2.resize(even, (even.shape[1] // 2, even.shape[0] // 2), interpolation=cv2.INTER_AREA)
 
 
-def share_below(limit: float, narrow: Sequence[float], total: float) -> float:
+def share_below(limit: float, narrow: np.ndarray, total: float) -> float:
     """Share of a class in structures narrower than `limit` pixels, between the LIMITS by interpolation."""
     if not total:
         return 0.0
