@@ -63,7 +63,12 @@ def pydicom_reads(path):
 
 
 U12 = samples("uint16", H, W, below=4096)
-U16, I16, U8, RGB = (samples("uint16", H, W), samples("int16", H, W), samples("uint8", H, W), samples("uint8", H, W, 3))
+U16, I16, U8, RGB = (
+    samples("uint16", H, W),
+    samples("int16", H, W),
+    samples("uint8", H, W),
+    samples("uint8", H, W, 3),
+)
 HU = {"RescaleSlope": "1", "RescaleIntercept": "-1024"}
 
 CASES = {

@@ -1,8 +1,10 @@
 """Colours of print (CMYK) and of CIE L*a*b* as RGB."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-_ROWS = 128  # at a time: the sums take several bytes a sample
+_AT_ONCE = 2**18  # pixels: the sums take several bytes a sample
 _WHITE_D50 = np.array([0.9642, 1.0, 0.8249], np.float32)
 # XYZ relative to D50 as linear sRGB: the Bradford-adapted matrix of the sRGB ICC profile, inverted
 _TO_LINEAR = np.array(
@@ -15,11 +17,11 @@ def cmyk_to_rgb(ink: np.ndarray) -> np.ndarray:
     """(H, W, 4) ink, 0 is none, uint8 or uint16, as RGB: light passes the colour and the black, (1 - c)(1 - k)."""
     full = np.iinfo(ink.dtype).max
     rgb = np.empty((*ink.shape[:2], 3), ink.dtype)
-    for top in range(0, len(ink), _ROWS):
-        light = full - ink[top : top + _ROWS].astype(np.int64)
+    for rows in _rows(ink):
+        light = full - ink[rows].astype(np.int64)
         black = light[..., 3:]
         absorbed = ((full - light[..., :3]) * black + full // 2) // full
-        rgb[top : top + _ROWS] = black - absorbed
+        rgb[rows] = black - absorbed
     return rgb
 
 
@@ -31,17 +33,22 @@ def lab_to_rgb(lab: np.ndarray, *, signed: bool) -> np.ndarray:
     """
     full = np.iinfo(lab.dtype).max
     rgb = np.empty_like(lab)
-    for top in range(0, len(lab), _ROWS):
-        rows = lab[top : top + _ROWS]
-        lightness = rows[..., 0].astype(np.float32) * (100 / (full if signed or full == 255 else 65280))
+    for rows in _rows(lab):
+        part = lab[rows]
+        lightness = part[..., 0].astype(np.float32) * (100 / (full if signed or full == 255 else 65280))
         step = 1 if full == 255 else 256
-        chroma = rows[..., 1:]
+        chroma = part[..., 1:]
         if signed:
             ab = chroma.view(np.int8 if full == 255 else np.int16).astype(np.float32) / step
         else:
             ab = chroma.astype(np.float32) / step - 128
-        rgb[top : top + _ROWS] = np.rint(_srgb(lightness, ab) * full)
+        rgb[rows] = np.rint(_srgb(lightness, ab) * full)
     return rgb
+
+
+def _rows(array: np.ndarray) -> Iterator[slice]:
+    step = max(1, _AT_ONCE // array.shape[1])
+    return (slice(top, top + step) for top in range(0, len(array), step))
 
 
 def _srgb(lightness: np.ndarray, ab: np.ndarray) -> np.ndarray:

@@ -71,8 +71,8 @@ class _Header:
         if self.kind not in known or self.allocated not in (8, 16) or not 0 < self.bits <= self.allocated:
             raise DataError(
                 f"{path}: DICOM pixels of {self.samples} sample(s) of {self.allocated} bits"
-                f"{' with a palette' if self.kind.startswith('PALETTE') else ''} are not read, only gray, RGB and YBR "
-                "of 8 and 16 bits; convert it to TIFF"
+                f"{' with a palette' if self.kind.startswith('PALETTE') else ''} are not read, only gray, RGB and "
+                "YBR of 8 and 16 bits; convert it to TIFF"
             )
         self.bytes = self.size[0] * self.size[1] * self.samples * self.allocated // 8
         self.stored = np.dtype(f"{'i' if self.signed else 'u'}{self.allocated // 8}")

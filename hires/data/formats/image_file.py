@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
@@ -17,6 +19,9 @@ _HARMLESS = 2**26  # bytes that a header may promise whatever the size of its fi
 _SHOWN = 100  # characters of a decoder's own message
 
 _max_pixels = 2**32
+
+for _library in ("imagecodecs", "tifffile"):  # our own messages say it
+    logging.getLogger(_library).setLevel(logging.CRITICAL)
 
 
 def limit_pixels(most: int) -> None:
@@ -72,7 +77,8 @@ def mapped(path: str | Path) -> Iterator[mmap.mmap]:
 def naming(path: str | Path) -> Iterator[None]:
     """Turns whatever a decoder raises into a DataError that names the file; DataErrors pass."""
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     except DataError:
         raise
     except MemoryError:

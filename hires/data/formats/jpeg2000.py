@@ -60,8 +60,8 @@ def _header(path: Path, content: mmap) -> _Header:
     right, bottom, left, top = struct.unpack_from(">4I", content, at + 8)
     samples = struct.unpack_from(">H", content, at + 40)[0]
     depths = {content[at + 42 + 3 * i] for i in range(samples) if at + 42 + 3 * i < len(content)}
-    bits, signed = (max(depths) & 0x7F) + 1, any(depth & 0x80 for depth in depths)
-    if not samples or bits > 16:
+    bits, signed = max((depth & 0x7F for depth in depths), default=0) + 1, any(depth & 0x80 for depth in depths)
+    if not depths or bits > 16:
         raise DataError(
             f"{path}: a JPEG 2000 of {samples} bands and {bits} bits cannot be read; convert it to TIFF"
         )

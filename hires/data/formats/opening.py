@@ -1,7 +1,7 @@
 """Which reader a file needs, by its first bytes; its name does not count."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from hires.data.formats.dicom import is_slide, open_dicom
@@ -62,13 +62,15 @@ def open_picture(path: str | Path, values: bool = False) -> Iterator[Picture]:
     whole numbers as they are. Raises DataError.
     """
     path = Path(path)
-    with _opener(path)(path, values) as picture:
+    with ExitStack() as opened:
+        with naming(path):
+            picture = opened.enter_context(_opener(path)(path, values))
         yield picture
 
 
 def _opener(path: Path) -> Open:
     check_is_file(path)
-    with naming(path), open(path, "rb") as file:
+    with open(path, "rb") as file:
         head = file.read(132)
     if path.suffix.lower() in _SLIDE_NAMES:
         return open_slide

@@ -4,14 +4,13 @@ Samples of a page are bands, whether they lie together or plane by plane; pages 
 the first that is neither a thumbnail nor a mask is read.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import imagecodecs
 import numpy as np
-from tifffile import TiffFile, TiffPage
+from tifffile import TiffFile, TiffFileError, TiffPage
 
 from hires.data.formats.image_file import (
     check_is_file,
@@ -34,10 +33,9 @@ _YCBCR, _ORIENTATION = 6, 274
 _REDUCED_OR_MASK = 1 | 4
 _GIVES_RGB = (6, 7, 34892, 33007, 50001)  # JPEG and WebP within TIFF
 _APERIO_JPEG_2000 = (33003, 33005)
+_LARGEST_TILE = 2**26  # pixels
 _PAGES_SEARCHED = 32
 _RGB_RATIO = 2**12  # pixels that a byte of LZW or deflate can stand for, at most
-
-logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # our own message says it
 
 
 @contextmanager
@@ -54,7 +52,10 @@ def open_tiff(path: Path, values: bool) -> Iterator[Picture]:
         with naming(path):
             page = _first_page(path, file)
             check_sides(path, page.imagelength, page.imagewidth)
-            picture = None if _is_slide(page) else _picture(path, page, values)
+            slide = _is_slide(page)
+            if slide:
+                _check_slide(path, file)
+            picture = None if slide else _picture(path, page, values)
         if picture is not None:
             yield picture
             return
@@ -67,6 +68,19 @@ def _is_slide(page: TiffPage) -> bool:
     hamamatsu = 65420 in page.tags and 271 in page.tags
     coded = page.compression in _APERIO_JPEG_2000
     return bool(page.is_scn or page.is_bif or page.is_philips or hamamatsu or coded)
+
+
+def _check_slide(path: Path, file: TiffFile) -> None:
+    """Raises DataError for tiles and strips that cannot be: OpenSlide makes room for them, or ends the process."""
+    for page in _pages(file):
+        ends = np.array(page.dataoffsets, np.float64) + np.resize(page.databytecounts, len(page.dataoffsets))
+        if ends.max(initial=0) > file.filehandle.size:
+            raise DataError(f"{path}: tiles lie beyond the end of the file: it is cut short; copy it again")
+        rows, columns = page.rowsperstrip or page.tilelength, page.tilewidth or page.imagewidth
+        if not 0 < rows * columns <= _LARGEST_TILE:
+            raise DataError(
+                f"{path}: a tile of the slide has {rows} x {columns} pixels; it is damaged: copy it again"
+            )
 
 
 def _first_page(path: Path, file: TiffFile) -> TiffPage:
@@ -84,7 +98,7 @@ def _pages(file: TiffFile) -> Iterator[TiffPage]:
     for number in range(_PAGES_SEARCHED):
         try:
             page = file.pages[number]
-        except IndexError:
+        except (IndexError, TiffFileError):
             return
         if isinstance(page, TiffPage):
             yield page
