@@ -97,12 +97,19 @@ def path_below(name: str, folder: str, root: Path) -> str:
 
 def check_there(root: Path, file: Path, paths: Sequence[str]) -> None:
     """Raises DataError for listed images that are not there."""
-    missing = [path for path in paths if not (root / path).is_file()]
+    missing = [path for path in paths if not _is_file(root / path)]
     if missing:
         raise DataError(
             f"{file}: {len(missing)} of {len(paths)} images are not there: {some(missing)} (below {root}); "
             "set data.images to the folder of the file names"
         )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long for one
+        return False
 
 
 def _check_names(annotations: Mapping[str, str], what: str) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from box_files import SQUARE, annotation, coco, images, voc, voc_object, write
 from geo_files import UTM33, feature, geojson, geotiff, polygon, square, tags
 from image_files import save
-from mutations import mutated, odd_value
+from mutations import mutated, odd_value, odd_word
 from PIL import Image
 from test_labelme import labelme, shape
 
@@ -207,6 +207,15 @@ def read_all(settings: Any) -> None:
         assert target
 
 
+def damaged(path: Path, data: bytes, others: list[bytes], seed: int) -> bytes:
+    """Every other text has values that do not belong there, all others are damaged like any file."""
+    if seed // len(FORMATS) % 2 and path.suffix in (".json", ".geojson"):
+        return odd_value(data, seed)
+    if seed // len(FORMATS) % 2 and path.suffix in (".xml", ".csv", ".txt", ".yaml"):
+        return odd_word(data, seed)
+    return mutated(data, others, seed)
+
+
 def limit_memory() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + BYTES
@@ -227,8 +236,7 @@ def main(folder: Path, first: int, count: int) -> None:
     for seed in range(first, first + count):
         number = seed % len(FORMATS)
         path, settings = targets[number]
-        has_values = path.suffix in (".json", ".geojson") and seed // len(FORMATS) % 2
-        path.write_bytes(odd_value(sound[number], seed) if has_values else mutated(sound[number], sound, seed))
+        path.write_bytes(damaged(path, sound[number], sound, seed))
         (folder / "current").write_text(f"{FORMATS[number].__name__} {seed}")
         signal.alarm(SECONDS)
         try:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,36 @@ ODD = (
     *(None, True, 0, -1, 1, 0.5, -0.0, 1e-320, 1e308, -1e308, 2**31, 2**63, -(2**63) - 1, 10**400),
     *(float("nan"), float("inf"), -float("inf"), "", " ", "0", "1e5", "nan", "a", "\0", "\ud800", "x" * 10_000),
     *([], {}, [[]], [0, 0], [[0, 0]], [[0, 0], [1, 0], [0, 1]], ["a"], [None] * 4, [1e308] * 6, {"a": {}}),
+)
+ODD_WORDS = (
+    *(
+        b"",
+        b" ",
+        b"-1",
+        b"0",
+        b"-0.0",
+        b"nan",
+        b"inf",
+        b"1e30",
+        b"1e309",
+        b"9" * 400,
+        b"9" * 5000,
+        b"0x10",
+        b"1_0",
+    ),
+    *(
+        "٣".encode(),
+        "größe".encode(),
+        b"\xff\xfe",
+        b"\x00",
+        b"a",
+        b"x" * 200_000,
+        b'"',
+        b"\r",
+        b"&amp;",
+        b"&x;",
+        b"]]>",
+    ),
 )
 _CHANGES = (1, 1, 2, 8)  # of one kind
 
@@ -30,6 +61,18 @@ def odd_value(data: bytes, seed: int) -> bytes:
         others = [where[other] for other in (where if isinstance(where, dict) else range(len(where)))]
         where[key] = draw.choice((*ODD, draw.choice(others), [where[key]] * 2))
     return json.dumps(content).encode()
+
+
+def odd_word(data: bytes, seed: int) -> bytes:
+    """A text in which one or two words, of XML those between tags, have become others that hardly belong there."""
+    draw = random.Random(seed)
+    for _ in range(draw.choice((1, 1, 2))):
+        words = [match.span() for match in re.finditer(rb"(?<=>)[^<>]+(?=<)|^[^<>]+$", data)]
+        if len(words) < 2:
+            words = [match.span() for match in re.finditer(rb"[^\s,;]+", data)]
+        start, end = draw.choice(words)
+        data = data[:start] + draw.choice((*ODD_WORDS, data[start:end] * 2)) + data[end:]
+    return data
 
 
 def _values(content: Any) -> Iterator[tuple[Any, Any]]:

@@ -136,6 +136,7 @@ def test_a_file_for_each_split(folder, settings):
         ('"a.png,1,2,3,4,cat', "unexpected end of data"),
         ('"a"x,1,2,3,4,cat', "expected after"),
         ("a\0.png,1,2,3,4,cat", "."),
+        ("x" * 5000 + ",1,2,3,4,cat", "."),
         ("x" * 200_000, "field larger than field limit"),
     ],
 )

@@ -44,4 +44,4 @@ def test_some(tmp_path):
 @pytest.mark.parametrize("part", range(PARTS))
 def test_ten_thousand(tmp_path, part):
     read = read_damaged(tmp_path, 1000 + 1000 * part, 1000)
-    assert all(0 < count < 1000 / len(read) for count in read.values()), read
+    assert 70 < sum(read.values()) < 500, read
