@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import cv2
 import imagecodecs
@@ -318,6 +319,7 @@ def turned_by_hand(array: np.ndarray, orientation: int) -> np.ndarray:
     return turns[orientation](array)
 
 
+@cache
 def all_cases() -> dict[str, Case]:
     parts = (
         _png_cases,
