@@ -12,7 +12,7 @@ from hires.data.box_checks import finding
 from hires.data.box_classes import Table, Vocabulary
 from hires.data.box_folder import PairedBoxes, Parsed, WithInstances
 from hires.data.box_objects import Images, Objects
-from hires.data.instance_masks import objects_of, read_runs
+from hires.data.instance_masks import Reading, objects_of, read_runs
 from hires.data.pairs import Pair
 from hires.data.segments import Segment, Segments
 from hires.settings import Bounds, SettingError
@@ -32,6 +32,7 @@ class InstanceFolder(WithInstances, PairedBoxes):
     # without divisor the name of the one class, with it name -> number(s)
     classes: tuple[str, ...] | dict[str, int | tuple[int, ...]]
     divisor: Annotated[int, Bounds(1)] | None = None
+    threshold: Annotated[float, Bounds(0, 65534)] | None = None  # higher values become 255, others 0
     ids: Literal["index", "rgb"] = "index"  # values, or colours: red + 256 green + 65536 blue
     background_ids: tuple[Annotated[int, Bounds(0)], ...] = (0,)  # of no object
     parts: Literal["whole", "apart"] = "whole"  # apart: what does not touch is another object
@@ -44,6 +45,10 @@ class InstanceFolder(WithInstances, PairedBoxes):
             raise SettingError("classes", given, "[NAME] of the one class, unless divisor says how an id tells it")
         if self.divisor is not None and not isinstance(self.classes, dict):
             raise SettingError("classes", list(self.classes), "NAME: number(s), which id // divisor gives")
+        if self.threshold is not None and (self.ids == "rgb" or self.divisor is not None):
+            raise SettingError(
+                "threshold", self.threshold, "null with ids=rgb or a divisor, which need ids as they are"
+            )
 
     def pairs(self) -> list[Pair]:
         return self.matched("mask", self.masks, are_images=True)
@@ -77,10 +82,9 @@ class InstanceFolder(WithInstances, PairedBoxes):
 
     def _taken(self, path: Path, size: tuple[int, int], index: int) -> "_Taken":
         """The objects of a mask that count, of the image of this index."""
-        coded, apart = self.ids == "rgb", self.parts == "apart"
-        decode = partial(read_runs, size=size, coded=coded, background=self.background_ids, apart=apart)
-        variant = repr(("instances", size, coded, self.background_ids, apart))
-        found = objects_of(self.cache().load(path, decode, variant), size)
+        reading = Reading(self.ids == "rgb", self.threshold, self.background_ids, self.parts == "apart")
+        decode = partial(read_runs, size=size, reading=reading)
+        found = objects_of(self.cache().load(path, decode, repr(("instances", size, reading))), size)
         classes, groups, counted = self._classes(found.ids)
         large = found.areas >= self.min_pixels
         kept = np.flatnonzero(counted & large)

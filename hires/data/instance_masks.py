@@ -1,6 +1,6 @@
 """Finds the objects of a mask whose values are numbers of objects: where each one's pixels are."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,6 @@ from hires.interfaces import DataError
 _BAND = 512  # rows, or columns
 _MOST_RUNS = 2**24  # of one mask: 512 MiB
 _MOST_OBJECTS = 100_000
-
-Bands = Callable[[Path, int], Iterator[np.ndarray]]
 
 
 class InstanceObjects(NamedTuple):
@@ -36,14 +34,20 @@ class InstanceObjects(NamedTuple):
             yield run_segment(starts, lengths, self.height)
 
 
-def read_runs(
-    path: Path, size: tuple[int, int], coded: bool, background: tuple[int, ...], apart: bool
-) -> np.ndarray:
+class Reading(NamedTuple):
+    """How the values of a mask become objects."""
+
+    coded: bool = False  # ids are colours, red + 256 green + 65536 blue, else values or palette indices
+    threshold: float | None = None  # higher values become 255, others 0
+    background: tuple[int, ...] = (0,)
+    apart: bool = False  # pixels of one id that do not touch, not even at corners, are several objects
+
+
+def read_runs(path: Path, size: tuple[int, int], reading: Reading) -> np.ndarray:
     """The objects of a mask file as rows of int64 object, id, start, length: (R, 4).
 
-    `coded`: ids are colours, red + 256 green + 65536 blue, else values or palette indices. With `apart` pixels
-    of one id that do not touch, not even at corners, are several objects. Raises DataError for a file that cannot
-    be read, of another size than (height, width), or with more objects than a mask of objects has.
+    Raises DataError for a file that cannot be read, of another size than (height, width), or with more objects
+    than a mask of objects has.
     """
     stored = image_size(path)  # before it is decoded: a header can promise any number of pixels
     if stored != size:
@@ -51,22 +55,26 @@ def read_runs(
             f"{path}: mask is {stored[0]}x{stored[1]} (height x width), its image {size[0]}x{size[1]}; make them "
             "equal"
         )
-    ids = _whole(coloured_ids(path) if coded else mask_bands(path, _BAND), size)
+    ids = _whole(_bands(path, reading), size)
     if ids.dtype.kind == "i" and ids.min() < 0:
         raise DataError(f"{path}: holds the negative value {ids.min()}; ids of objects count from 0")
-    if not apart:
-        runs = _runs(path, ids, background)
+    if not reading.apart:
+        runs = _runs(path, ids, reading.background)
         numbers = np.unique(runs[:, 0], return_inverse=True)[1]
         return np.column_stack([numbers, runs])
-    parts, owners = _apart(path, ids, _runs(path, ids, background))
+    parts, owners = _apart(path, ids, _runs(path, ids, reading.background))
     runs = _runs(path, parts, (0,))
     return np.column_stack([runs[:, 0] - 1, owners[runs[:, 0] - 1], runs[:, 1:]])
 
 
-def coloured_ids(path: Path) -> Iterator[np.ndarray]:
-    """Bands of ids that are written as colours; red counts least."""
-    for band in colour_bands(path, _BAND):
-        yield band >> 16 | band & 0xFF00 | (band & 0xFF) << 16
+def _bands(path: Path, reading: Reading) -> Iterator[np.ndarray]:
+    """Bands of rows of ids."""
+    if reading.coded:
+        for band in colour_bands(path, _BAND):
+            yield band >> 16 | band & 0xFF00 | (band & 0xFF) << 16
+        return
+    for band in mask_bands(path, _BAND):
+        yield band if reading.threshold is None else np.where(band > reading.threshold, np.uint8(255), np.uint8(0))
 
 
 def objects_of(runs: np.ndarray, size: tuple[int, int]) -> InstanceObjects:

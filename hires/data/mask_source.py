@@ -9,12 +9,14 @@ import numpy as np
 from hires.data.cache import NoCache
 from hires.data.class_table import ClassTable
 from hires.data.file_source import FileSource, cropped
+from hires.data.images import image_size
 from hires.data.mask_checks import shows, warn_of_empty
 from hires.data.mask_targets import MaskTargets
 from hires.data.pairs import Pair
 from hires.data.pixels import PixelRules
 from hires.data.settings import WindowSettings
 from hires.interfaces import DataError, Window
+from hires.ops.windows import Size
 
 
 class MaskSource(FileSource):
@@ -35,13 +37,21 @@ class MaskSource(FileSource):
         # the mapped mask is kept, not the raw one: its values are then checked once, and a window is a
         # mere slice of one byte a pixel; the price is a new entry when the class table changes
         path, folder = self.root / str(self._masks[index]), str(self._folders[index])
-        mask = self._cache.load(path, partial(self.table.read, folder=folder), self.table.fingerprint + folder)
-        if mask.shape != self.size(index):
+        decode = partial(self._decoded, index=index, folder=folder)
+        mask = self._cache.load(path, decode, self.table.fingerprint + folder)
+        self._check_size(path, mask.shape[:2], index)  # one that was kept, beside another image
+        return mask
+
+    def _decoded(self, path: Path, index: int, folder: str) -> np.ndarray:
+        self._check_size(path, image_size(path), index)  # a header can promise any number of pixels
+        return self.table.read(path, folder)
+
+    def _check_size(self, path: Path, size: Size, index: int) -> None:
+        if size != self.size(index):
             raise DataError(
-                f"{path}: mask is {mask.shape[0]}x{mask.shape[1]} (height x width), its image "
+                f"{path}: mask is {size[0]}x{size[1]} (height x width), its image "
                 f"{self.root / self.name(index)} {'x'.join(map(str, self.size(index)))}; make them equal"
             )
-        return mask
 
     def read(self, index: int, window: Window | None = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Image (H, W, C) and {"mask": (H, W) uint8} of the window or whole.

@@ -46,12 +46,14 @@ class DetectionSettings(DetectionChoices):
                 source,
                 "objects",
                 "boxes",
-                "data=coco, voc, yolo or xyxy, or a network for masks such as model=unet",
+                "data=coco, voc, yolo, xyxy, csv, labelme, geojson or instance_masks, or a network for masks such as "
+                "model=unet",
             )
         if self.instance_masks and source is not None and not source.instance_masks:
             raise ConfigError(
-                "model: it learns masks of objects, which this data does not read; choose data=coco or demo_boxes "
-                "with data.instance_masks=true, or model=faster_rcnn"
+                "model: it learns masks of objects, which this data does not read; choose data=coco, "
+                "labelme, geojson, instance_masks or demo_boxes, with data.instance_masks=true, or "
+                "model=faster_rcnn"
             )
         if source is not None and network.anchors.to_fit:
             network.anchors.fit(object_shapes(source))

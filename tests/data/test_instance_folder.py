@@ -11,7 +11,7 @@ from image_files import save
 from PIL import Image
 
 from hires.data.instance_folder import InstanceFolder
-from hires.data.instance_masks import objects_of, read_runs
+from hires.data.instance_masks import Reading, objects_of, read_runs
 from hires.data.segments import Segments
 from hires.interfaces import DataError, Window
 from hires.settings import SettingError
@@ -115,6 +115,13 @@ def test_parts_that_do_not_touch(folder, settings):
     assert len(large["boxes"]) == 3
 
 
+def test_soft_masks_have_a_threshold(folder, settings):
+    soft = cv2.GaussianBlur((drawn() > 0).astype(np.uint8) * 255, (3, 3), 0)
+    save(folder / "masks/a.png", soft)
+    found = target(settings(parts="apart", threshold=127).source("train"))
+    assert sorted(found["boxes"].tolist()) == [[3, 2, 12, 8], [20, 0, 25, 40], [30, 30, 50, 34], [58, 36, 60, 38]]
+
+
 def test_what_is_too_small_is_told(folder, settings, caplog):
     save(folder / "masks/a.png", drawn())
     assert len(target(settings(min_pixels=60).source("train"))["boxes"]) == 2
@@ -186,6 +193,8 @@ def test_a_photograph_is_no_mask_of_objects(folder, settings):
         ({"divisor": 0, "classes": {"a": 1}}, "divisor"),
         ({"background_ids": [-1]}, "background_ids"),
         ({"min_pixels": 0}, "min_pixels"),
+        ({"threshold": 127, "ids": "rgb"}, "threshold"),
+        ({"threshold": 127, "divisor": 2, "classes": {"a": 1}}, "threshold"),
         ({"ids": "colour"}, "ids"),
     ],
 )
@@ -201,7 +210,7 @@ SMALL = arrays(np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 9)), elemen
 @given(SMALL, st.booleans())
 def test_every_pixel_belongs_to_the_object_that_it_names(tmp_path_factory, mask, apart):
     path = save(tmp_path_factory.getbasetemp() / "any.png", mask)
-    found = objects_of(read_runs(path, mask.shape, False, (0,), apart), mask.shape)
+    found = objects_of(read_runs(path, mask.shape, Reading(apart=apart)), mask.shape)
     segments = Segments(list(found.segments(range(len(found.ids)))))
     painted, numbers = np.zeros_like(mask), range(len(found.ids))
     for index, one in enumerate(segments.masks(np.array(numbers, int), Window(0, 0, *mask.shape))):

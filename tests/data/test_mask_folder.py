@@ -1,5 +1,7 @@
 """MaskFolder reads images with class indices, and refuses by name what it cannot read."""
 
+import zlib
+
 import numpy as np
 import pytest
 from image_files import noise, save
@@ -89,6 +91,16 @@ def test_unlisted_values(small_set, settings):
     np.testing.assert_array_equal(partly, ignoring)
 
 
+def test_a_mask_that_promises_too_many_pixels_is_not_decoded(small_set, settings):
+    """A PNG of 60,000 x 60,000 pixels in its header would take 3.4 GiB."""
+    path = small_set / "masks" / "2.png"
+    data = path.read_bytes()
+    header = data[12:16] + (60_000).to_bytes(4, "big") * 2 + data[24:29]
+    path.write_bytes(data[:12] + header + zlib.crc32(header).to_bytes(4, "big") + data[33:])
+    with pytest.raises(DataError, match=r"2.png: mask is 60000x60000"):
+        settings().source("train").read(2)
+
+
 @pytest.mark.parametrize("damage", ["image", "mask"])
 @pytest.mark.parametrize("keep", [0, 300])
 def test_broken_files(small_set, settings, damage, keep):
@@ -128,7 +140,7 @@ def test_unknown_and_empty_splits(small_set, settings):
         ({"classes": {"a": "0"}}, "classes"),
         ({"classes": {"a": 0}, "ignore_values": [-1]}, "ignore_values"),
         ({"splits": {"val": 2}}, "splits.val"),
-        ({"channels": 4}, "channels"),
+        ({"channels": 0}, "channels"),
         ({"cache_gib": -1}, "cache_gib"),
     ],
 )
