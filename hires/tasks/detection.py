@@ -46,8 +46,8 @@ class DetectionSettings(DetectionChoices):
                 source,
                 "objects",
                 "boxes",
-                "data=coco, voc, yolo, xyxy, csv, labelme, geojson or instance_masks, or a network for masks such as "
-                "model=unet",
+                "data=coco, voc, yolo, xyxy, csv, labelme, geojson or instance_masks, or a network for masks such "
+                "as model=unet",
             )
         if self.instance_masks and source is not None and not source.instance_masks:
             raise ConfigError(
