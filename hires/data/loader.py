@@ -9,6 +9,7 @@ import cv2
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from hires.data.packing import Packed, packed, unpacked
 from hires.interfaces import ConfigError, DataError, HiresError, Sample
 from hires.ops.process_memory import lift_limit
 
@@ -67,7 +68,8 @@ class StepLoader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[list[Sample]]:
-        for samples in self._loader:
+        for batch in self._loader:
+            samples = unpacked(batch) if isinstance(batch, Packed) else batch
             for sample in samples:
                 if isinstance(sample, _Failure):
                     raise sample.kind(sample.message)
@@ -99,7 +101,7 @@ def make_loader(dataset: Any, sampler: StepSampler, workers: int, pin_memory: bo
         _Guarded(dataset),
         batch_sampler=sampler,
         num_workers=workers,
-        collate_fn=_as_they_are,
+        collate_fn=_packed_if_whole if workers else _as_they_are,
         pin_memory=pin_memory,
         worker_init_fn=_single_threaded,
         generator=torch.Generator(),
@@ -129,6 +131,10 @@ class _Guarded(Dataset[Sample | _Failure]):
             return _Failure(DataError, str(error))
         except ConfigError as error:
             return _Failure(ConfigError, str(error))
+
+
+def _packed_if_whole(samples: list[Any]) -> Any:
+    return samples if any(isinstance(sample, _Failure) for sample in samples) else packed(samples)
 
 
 def _as_they_are(samples: list[Any]) -> list[Any]:

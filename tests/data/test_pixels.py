@@ -9,6 +9,7 @@ from image_files import save
 
 from hires.data import file_source
 from hires.data.augment import Augment
+from hires.data.loader import StepSampler, make_loader
 from hires.data.pixels import PixelRules, to_channels
 from hires.data.settings import WindowSettings
 from hires.data.windows import ResizeDataset, WindowDataset
@@ -115,6 +116,24 @@ def test_samples_are_of_the_type_of_their_files(folder, settings, dtype, make):
     assert batch.min() >= 2 * low - high
     assert batch.max() <= 2 * high - low
     assert batch.std() > (high - low) / 8
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_workers_and_ranks_change_nothing(folder, settings, dtype):
+    make_set(folder, dtype, 5)
+    source = settings(channels=5, cache_gib=1).source("train")
+    dataset = WindowDataset(source, (32, 24), WindowSettings(sampling="image"), Augment(), 0)
+
+    def images(workers, rank=0, ranks=1):
+        steps = StepSampler(12, 4, 0, 3, rank, ranks)
+        return [[s.image for s in step] for step in make_loader(dataset, steps, workers, pin_memory=False)]
+
+    alone = images(0)
+    for found in (images(1), images(2)):
+        assert all(torch.equal(a, b) for x, y in zip(found, alone, strict=True) for a, b in zip(x, y, strict=True))
+    for rank in range(2):
+        for found, step in zip(images(1, rank, 2), alone, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(found, step[rank::2], strict=True))
 
 
 def test_windows_of_large_files_are_read_alone(folder, settings, monkeypatch):
