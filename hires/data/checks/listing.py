@@ -13,7 +13,7 @@ from hires.data.checks.lists import list_findings
 from hires.data.folds import Folds, check_group_leaks, group_names
 from hires.data.mask_folder import MaskFolder
 from hires.data.pairs import Pair, find, is_image_name
-from hires.data.split_lists import Missing
+from hires.data.split_lists import Missing, entries_of
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import split_keys
 from hires.interfaces import DataError
@@ -102,22 +102,46 @@ def splits_of(settings: SplitSettings, pairs: Sequence[Pair]) -> tuple[dict[str,
     except DataError as error:
         findings.append(Finding("groups", "error", said(error, root), "change data.groups", 1))
         names = {pair.key: pair.key for pair in pairs}
-    folds = None if settings.fold is None else Folds(settings.fold, settings.folds)
-    with quiet():
-        keys = split_keys(
-            root,
-            pairs,
-            settings.splits,
-            settings.split_seed,
-            names=names,
-            folds=folds,
-            missing=Missing(skip=True, told=""),
-        )
+    try:
+        with quiet():
+            keys = _keys(settings, pairs, names)
+    except DataError as error:  # fewer groups than folds
+        findings.append(Finding("groups", "error", said(error, root), "change data.folds or data.groups", 1))
+        keys = {"train": {pair.key for pair in pairs}}
     findings += [*_in_two(pairs, keys), *_empty(settings.splits, keys)]
     if not any(one.code == "leak-listed" for one in findings):
         findings += _group_leaks(root, names, keys)
     splits = {name: [i for i, pair in enumerate(pairs) if pair.key in mine] for name, mine in keys.items()}
     return splits, [*findings, *_in_none(pairs, keys)]
+
+
+def _keys(settings: SplitSettings, pairs: Sequence[Pair], names: Mapping[str, str]) -> dict[str, set[str]]:
+    """Keys by split; what lists name in vain, and lists that cannot be read, are left out."""
+    root = settings.root_path()
+    return split_keys(
+        root,
+        pairs,
+        {split: _readable(root, rule) for split, rule in settings.splits.items()},
+        settings.split_seed,
+        names=names,
+        folds=None if settings.fold is None else Folds(settings.fold, settings.folds),
+        missing=Missing(skip=True, told=""),
+    )
+
+
+def _readable(root: Path, rule: Any) -> Any:
+    """A rule of a split without its lists that cannot be read."""
+    if not isinstance(rule, (str, list, tuple)):
+        return rule
+    kept = []
+    for text in [rule] if isinstance(rule, str) else rule:
+        try:
+            if text.endswith(".txt"):
+                entries_of(root / text, "")
+            kept.append(text)
+        except DataError:
+            continue
+    return kept or None
 
 
 def _in_two(pairs: Sequence[Pair], keys: Mapping[str, set[str]]) -> list[Finding]:
