@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from hires.data.cache import NoCache
 from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info, image_size, read_image
 from hires.data.pixels import PixelRules
+from hires.data.windowed_image import WindowedImage
 from hires.interfaces import DataError, Window
 from hires.ops.windows import Size
 
@@ -83,8 +84,15 @@ class FileSource:
         return len(self.rules.bands) if self.rules.bands else self.rules.channels
 
     def pixels(self, index: int, window: Window | None) -> np.ndarray:
-        """(H, W, C) of `dtype` of the window, or of all, maybe as a read-only memory map. Raises DataError."""
+        """(H, W, C) of `dtype` of the window, or of all. Raises DataError.
+
+        All is maybe a read-only memory map, or of an image that is too large for that what gives slices of it.
+        """
         path = self.path(index)
+        if window is None and self._is_large(index):
+            shape = (*self.size(index), self.channels)
+            image: Any = WindowedImage(partial(self.pixels, index), shape, self.dtype, LARGE)
+            return image
         if window is not None and self._by_windows(index):
             image = read_image(path, window)
         else:
@@ -100,7 +108,7 @@ class FileSource:
     def some_pixels(self, index: int, most: int) -> np.ndarray:
         """About `most` pixels (n, C) at most, evenly from all over an image, always the same. Raises DataError."""
         height, width = self.size(index)
-        if self._kind(index)["windowed"] and self._bytes(index) > LARGE:
+        if self._is_large(index):
             parts = [self.pixels(index, window) for window in _spread((height, width), most)]
             return np.concatenate([part.reshape(-1, self.channels) for part in parts])
         step = math.ceil(math.sqrt(height * width / most))
@@ -115,7 +123,10 @@ class FileSource:
         """
         if not self._kind(index)["windowed"]:
             return False
-        return self._bytes(index) > LARGE or not self._cache.takes(self.path(index), self._bytes(index))
+        return self._is_large(index) or not self._cache.takes(self.path(index), self._bytes(index))
+
+    def _is_large(self, index: int) -> bool:
+        return bool(self._kind(index)["windowed"]) and self._bytes(index) > LARGE
 
     def _bytes(self, index: int) -> int:
         """Of all bands of an image."""

@@ -168,6 +168,7 @@ class ResizeDataset(TrainingDataset):
     def view(self, epoch: int, *place: int) -> tuple[str, np.ndarray, Arrays]:
         image_index = self._drawn(epoch, *place)
         image, target = self.source.read(image_index)
+        image = np.asarray(image)  # of a large one only slices
         height, width = image.shape[:2]
         size = fitted_size((height, width), self.image_size)
         return self.source.name(image_index), *self.resized(image, target, size)
