@@ -94,9 +94,9 @@ def _main(count: int, seed: int, first: int, folder: Path) -> None:
     for data in sound.values():  # what decoders load when they are first used is no growth
         path.write_bytes(data)
         attempt(path)
-    limit = _pages()[0] + GROWTH
+    limit = _memory("VmSize") + GROWTH
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    before = _pages()[1]
+    before = _memory("VmRSS")
     with open(folder / "number", "w") as progress:
         for number in range(first, count):
             progress.seek(0)
@@ -123,14 +123,18 @@ def _outcome(path: Path, name: str, before: int) -> dict[str, object]:
     except BaseException as error:
         findings = [f"{name}: {error!r}"]
     signal.alarm(0)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    return {"read": read, "findings": findings, "peak": peak, "seconds": time.monotonic() - start}
+    return {
+        "read": read,
+        "findings": findings,
+        "peak": _memory("VmHWM") - before,
+        "seconds": time.monotonic() - start,
+    }
 
 
-def _pages() -> tuple[int, int]:
-    """Bytes of address space and of memory that this process has."""
-    size, resident = Path("/proc/self/statm").read_text().split()[:2]
-    return int(size) * resource.getpagesize(), int(resident) * resource.getpagesize()
+def _memory(name: str) -> int:
+    """Bytes of this process by a name of /proc."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines[name].split()[0]) * 1024
 
 
 def _arguments(told: Sequence[str]) -> None:
