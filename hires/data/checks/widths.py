@@ -10,6 +10,7 @@ _KERNELS = (
     np.ones((2, 2), np.uint8),
     cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3)),
 )
+_MOSTLY = 0.75  # of a cell: half-way between those of bars that lie best and worst on the grid of cells
 _NEIGHBOURS = np.ones((3, 3), np.uint8)
 
 
@@ -25,9 +26,9 @@ def narrow_pixels(shown: np.ndarray) -> np.ndarray:
     for limit in LIMITS:
         if limit == 4 * scale:
             within, scale = _halved(within), scale * 2
-            shown = (within >= 0.5).astype(np.uint8)
+            shown = (within >= _MOSTLY).astype(np.uint8)
         left = _opened(shown, _KERNELS[limit == 3 * scale])
-        if scale > 1:  # cells of which less than half is shown belong to what they border on
+        if scale > 1:  # what shows in fewer cells belongs to what it borders on
             left = cv2.dilate(left, _NEIGHBOURS)
         kept = cv2.mean(within, left)[0] * cv2.countNonZero(left) * scale**2
         found.append(max(total - kept, found[-1] if found else 0.0))
@@ -36,7 +37,9 @@ def narrow_pixels(shown: np.ndarray) -> np.ndarray:
 
 def _opened(shown: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     first, last = ((0, 0), (1, 1)) if len(kernel) == 2 else ((1, 1), (1, 1))  # an even kernel must not shift it
-    return cv2.dilate(cv2.erode(shown, kernel, anchor=first), kernel, anchor=last)
+    wider = cv2.copyMakeBorder(shown, 2, 2, 2, 2, cv2.BORDER_REPLICATE)
+    opened = cv2.dilate(cv2.erode(wider, kernel, anchor=first), kernel, anchor=last)
+    return np.ascontiguousarray(opened[2:-2, 2:-2])
 
 
 def _halved(within: np.ndarray) -> np.ndarray:
