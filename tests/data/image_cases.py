@@ -91,6 +91,18 @@ def _jpeg_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
     yield "jpeg named .png", named, pillow_reads(named)
 
 
+def _deep_jpeg_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
+    for dtype, name in (("uint8", "8"), ("uint16", "16")):
+        for shape in ((H, W), (H, W, 3)):
+            array = samples(dtype, *shape)
+            data = imagecodecs.jpeg8_encode(array, lossless=True)
+            yield f"jpeg lossless {name} bit {len(shape) - 1}", data, flat(array)
+    blocks = (
+        samples("uint16", 5, 7, below=4096).repeat(8, axis=0).repeat(8, axis=1)
+    )  # the codec keeps these exactly
+    yield "jpeg 12 bit", imagecodecs.jpeg8_encode(blocks, bitspersample=12, level=100), flat(blocks)
+
+
 def _mpo() -> bytes:
     out = io.BytesIO()
     first, second = Image.fromarray(smooth()), Image.fromarray(255 - smooth())
@@ -198,6 +210,33 @@ def _tiff_layout_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
     yield "tiff gray alpha", tiff(four[..., :2].tobytes(), H, W, two, samples=2), four[..., :1]
     cmyk = tiff(four.tobytes(), H, W, samples=4, photometric=5)
     yield "tiff cmyk", cmyk, pillow_reads(cmyk, "RGB")
+    reverse = bytes(int(f"{value:08b}"[::-1], 2) for value in gray.tobytes())
+    yield "tiff bits in reverse", tiff(reverse, H, W, {266: ("H", [2])}), flat(gray)
+    sparse = {322: ("I", [32]), 323: ("I", [32]), 324: ("I", [8, 0, 0, 1032]), 325: ("I", [1024, 0, 0, 1024])}
+    filled = np.zeros((64, 64), np.uint8)
+    filled[:32, :32], filled[32:, 32:] = (samples("uint8", 32, 32, seed=seed) for seed in (1, 2))
+    data = filled[:32, :32].tobytes() + filled[32:, 32:].tobytes()
+    yield "tiff sparse tiles", tiff(data, 64, 64, sparse), flat(filled.copy())
+    nodata = {**sparse, 42113: ("A", [ord("9"), 0])}
+    filled[:32, 32:] = filled[32:, :32] = 9
+    yield "tiff sparse tiles with nodata", tiff(data, 64, 64, nodata), flat(filled)
+    strips = {
+        278: ("I", [10]),
+        273: ("I", [8 + W * at for at in (20, 10, 0, 30)]),
+        279: ("I", [W * n for n in (10, 10, 10, 7)]),
+    }
+    moved = np.concatenate([gray[20:30], gray[10:20], gray[:10], gray[30:]])
+    yield "tiff strips out of order", tiff(moved.tobytes(), H, W, strips), flat(gray)
+    overviews = io.BytesIO()
+    with tifffile.TiffWriter(overviews) as file:
+        file.write(rgb, photometric="rgb", tile=(16, 16), subifds=1, metadata=None)
+        file.write(rgb[::2, ::2], photometric="rgb", tile=(16, 16), subfiletype=1, metadata=None)
+    yield "tiff with overviews", overviews.getvalue(), rgb
+    inks = imagecodecs.jpeg8_encode(smooth(4), colorspace="CMYK", outcolorspace="CMYK", level=95)
+    told = {259: ("H", [7])}
+    coded = tiff(inks, H, W, told, samples=4, photometric=5)
+    stored = imagecodecs.jpeg8_decode(inks, outcolorspace="CMYK")
+    yield "tiff cmyk jpeg", coded, pillow_reads(tiff(stored.tobytes(), H, W, samples=4, photometric=5), "RGB")
     thumbnail_first = io.BytesIO()
     with tifffile.TiffWriter(thumbnail_first) as file:
         file.write(rgb[::8, ::8], photometric="rgb", subfiletype=1, metadata=None)
@@ -324,6 +363,7 @@ def all_cases() -> dict[str, Case]:
     parts = (
         _png_cases,
         _jpeg_cases,
+        _deep_jpeg_cases,
         _tiff_type_cases,
         _tiff_codec_cases,
         _tiff_layout_cases,

@@ -69,7 +69,7 @@ def tiff(
     photometric: int = 1,
     order: str = "<",
 ) -> bytes:
-    """A TIFF of one uncompressed strip; `tags` (struct letter and values) go before the usual ones."""
+    """A TIFF of one uncompressed strip; `tags` (A for text, H, I, and values) go before the usual ones."""
     entries: dict[int, tuple[str, list[int]]] = {
         256: ("I", [width]),
         257: ("I", [height]),
@@ -86,10 +86,10 @@ def tiff(
     beyond, directory = b"", struct.pack(f"{order}H", len(entries))
     after = start + 2 + 12 * len(entries) + 4
     for tag, (letter, values) in sorted(entries.items()):
-        packed = struct.pack(f"{order}{len(values)}{letter}", *values)
+        packed = struct.pack(f"{order}{len(values)}{letter.replace('A', 'B')}", *values)
         if len(packed) > 4:
             packed, beyond = struct.pack(f"{order}I", after + len(beyond)), beyond + packed
-        kind = {"B": 1, "H": 3, "I": 4}[letter]
+        kind = {"B": 1, "A": 2, "H": 3, "I": 4}[letter]
         directory += struct.pack(f"{order}HHI", tag, kind, len(values)) + packed.ljust(4, b"\0")
     magic = struct.pack(f"{order}HI", 42, start)
     return (
