@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from image_files import save
 from PIL import Image
 
+from hires.data.checks.survey import Shown, survey
 from hires.data.instance_folder import InstanceFolder
 from hires.data.instance_masks import Reading, objects_of, read_runs
 from hires.data.segments import Segments
@@ -224,3 +225,9 @@ def test_every_pixel_belongs_to_the_object_that_it_names(tmp_path_factory, mask,
         assert len(found.ids) == parts
     else:
         assert found.ids.tolist() == sorted(set(mask.ravel().tolist()) - {0})
+
+
+def test_check_data_counts_the_objects(folder, settings):
+    save(folder / "masks/a.png", drawn())
+    found = survey(settings(), Shown((64, 64), "window", 1), lambda done, all_: None)
+    assert [(one.name, one.counts) for one in found.classes] == [("cell", {"train": 3})]

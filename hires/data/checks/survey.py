@@ -112,7 +112,7 @@ def _of_labels(settings: PairedBoxes, shown: Shown, progress: Callable[[int, int
     listing, records = _read(listing_of(settings), settings, BoxReader(settings), progress)
     objects, vocabulary = joined_facts(records)
     own = label_findings(listing.pairs, records)
-    if not vocabulary.names:  # no label file could be read
+    if not vocabulary.names and (vocabulary.complete or settings.table() is None):  # no label file could be read
         return _made(settings, listing, records, [], "objects", None, shown, own)
     things = things_of(objects, vocabulary, sizes_of(records), settings.table(), _ignored(settings))
     classes = classes_of_things(things, listing.splits, sizes_of(records), shown.image_size)
