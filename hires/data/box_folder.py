@@ -141,11 +141,15 @@ class PairedBoxes(BoxSettings):
         return AnnotatedImages(images, objects, vocabulary, places, segments, (*negatives, *findings))
 
     def _broken(self, pairs: Sequence[Pair]) -> dict[str, str]:
-        """What is wrong with the images and files of pairs that cannot be read, by their keys; each is told."""
+        """What is wrong with the files of pairs that cannot be read, by their keys; each is told."""
         root, broken = self.root_path(), dict[str, str]()
         for pair in pairs:
             try:
-                self.parsed([pair], [pair], found(root, [pair.image]))
+                images = found(root, [pair.image])
+            except DataError:  # which `members` has told, and left out
+                images = Images([pair.image], np.ones((1, 2), np.int64), np.ones(1, np.int64))
+            try:
+                self.parsed([pair], [pair], images)
             except DataError as error:
                 log.warning("%s; left out by data.on_error=skip", error)
                 broken[pair.key] = str(error)

@@ -65,11 +65,13 @@ class ListedImages(BoxSettings):
         return self.images if isinstance(self.images, str) else self.images[split]
 
     def chosen(self, split: str, paths: Sequence[str]) -> set[str]:
-        """Of the images that a file lists, those of a split."""
-        if isinstance(self.annotations, dict):
-            return set(paths)
-        pairs = [Pair(path, path, self.annotations) for path in paths]
-        return {pair.image for pair in self.members(split, pairs)}
+        """Of the images that a file lists, those of a split. Raises DataError for some that are not there."""
+        file = self.file(split)
+        pairs = [Pair(path, path, file) for path in paths]
+        listed = isinstance(self.annotations, dict)
+        members = self.readable(pairs, split) if listed else self.members(split, pairs)
+        _check_there(self.root_path(), self.root_path() / file, [pair.image for pair in members])
+        return {pair.image for pair in members}
 
     def check_apart(self, paths: Mapping[str, Sequence[str]]) -> None:
         """Raises DataError where files of two splits list the same image, or images of one group."""
@@ -95,7 +97,7 @@ def path_below(name: str, folder: str, root: Path) -> str:
     return joined
 
 
-def check_there(root: Path, file: Path, paths: Sequence[str]) -> None:
+def _check_there(root: Path, file: Path, paths: Sequence[str]) -> None:
     """Raises DataError for listed images that are not there."""
     missing = [path for path in paths if not _is_file(root / path)]
     if missing:

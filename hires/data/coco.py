@@ -10,7 +10,7 @@ import numpy as np
 from hires.data.box_checks import sizes_that_differ
 from hires.data.box_classes import Given, Table, Vocabulary
 from hires.data.box_folder import AnnotatedImages, WithInstances
-from hires.data.box_lists import ListedImages, check_there
+from hires.data.box_lists import ListedImages
 from hires.data.box_objects import Objects, found
 from hires.data.coco_json import CocoObject, Outline, outline, read_coco
 from hires.data.drawn_masks import DrawnMasks
@@ -41,7 +41,6 @@ class CocoShapes(ListedImages):
             categories = _joined(root, outlines)
         members = self.chosen(split, [image.path for image in content.images])
         entries = [image for image in content.images if image.path in members]
-        check_there(root, root / file, [entry.path for entry in entries])
         images = found(root, [entry.path for entry in entries], [entry.id for entry in entries])
         things, homes = _of_images(content.objects, images.ids)
         return AnnotatedImages(

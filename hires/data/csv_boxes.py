@@ -7,7 +7,7 @@ import numpy as np
 
 from hires.data.box_classes import Given, Table, Vocabulary
 from hires.data.box_folder import AnnotatedImages
-from hires.data.box_lists import ListedImages, check_there
+from hires.data.box_lists import ListedImages
 from hires.data.box_objects import found, made
 from hires.data.csv_rows import CsvFile, read_csv
 from hires.interfaces import DataError
@@ -35,7 +35,6 @@ class CsvBoxes(ListedImages):
             raise DataError(f"{root / file}: lists no image; name another file in data.annotations")
         members = self.chosen(split, content.paths)
         paths = [path for path in content.paths if path in members]
-        check_there(root, root / file, paths)
         names = sorted({name for content in files.values() for name in content.names})
         ranks = np.array([names.index(name) for name in content.names], np.int64)
         index = {path: position for position, path in enumerate(paths)}

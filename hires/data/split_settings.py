@@ -64,9 +64,9 @@ class SplitSettings(DataSettings):
                 f"{root}: split {split!r} has no image ({counts}){given}; change data.splits"
                 f"{'' if split == 'train' else f', or set data.splits.{split}=null'}"
             )
-        return self._readable(splits[split], split)
+        return self.readable(splits[split], split)
 
-    def _readable(self, pairs: list[Pair], split: str) -> list[Pair]:
+    def readable(self, pairs: list[Pair], split: str) -> list[Pair]:
         """Those whose image says how large it is, where broken files are skipped. Raises DataError if few do."""
         if self.on_error != "skip":
             return pairs

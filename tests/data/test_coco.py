@@ -253,6 +253,13 @@ def test_files_with_a_key_twice_or_numbers_beyond_any_image(folder, settings):
         settings(instance_masks=True).source("train")
 
 
+def test_images_that_cannot_be_read_are_left_out_on_request(folder, settings):
+    coco(folder / "all.json", [annotation(1, 90), annotation(2, 70)])
+    (folder / "img/7.png").unlink()
+    source = settings(on_error="skip").source("train")
+    assert (len(source), source.image_id(0), source.objects(0)["ids"].tolist()) == (1, 90, [1])
+
+
 def test_absolute_paths_below_the_root(folder, settings):
     coco(folder / "all.json", [], images=[{"id": 1, "file_name": str(folder / "img/7.png")}])
     assert settings().source("train").name(0) == "img/7.png"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from box_files import images, write
 from hypothesis import given
+from hypothesis import settings as few
 from hypothesis import strategies as st
 
 from hires.data.csv_boxes import CsvBoxes
@@ -164,6 +165,25 @@ def test_files_that_are_no_lists(folder, settings, text, problem):
         settings().source("train")
 
 
+def test_images_that_cannot_be_read_are_left_out_on_request(folder, settings, caplog):
+    write(folder / "b/2.png", "no image")
+    (folder / "a b.png").unlink()
+    with pytest.raises(DataError, match="1 of 3 images are not there: a b.png"):
+        settings().source("train")
+    write(folder / "all.csv", ROWS + "c.png,,,,,\n" + "d" * 5000 + ",,,,,\n")
+    images(folder, "c.png", "d.png")
+    write(folder / "v.csv", "d.png,,,,,\n")
+    for files in ("all.csv", {"train": "all.csv", "val": "v.csv"}):
+        with pytest.raises(DataError, match="of 5 images can be read|of 5 images .* only 2 can be read"):
+            settings(annotations=files, on_error="skip").source("train")
+        images(folder, "a b.png")
+        found = content(settings(annotations=files, on_error="skip").source("train"))
+        assert found == {"a.png": SAME["a.png"], "a b.png": [], "c.png": []}
+        (folder / "a b.png").unlink()
+    assert "b/2.png: not an image" in caplog.text
+    assert "a b.png: no such file" in caplog.text
+
+
 def test_what_is_not_quite_right_is_counted(folder, settings, caplog):
     write(folder / "all.csv", "a.png,30,20,10,40,cat\na.png,1,1,5,5,cat\na.png,1,1,5,5,cat\na.png,1,1,99,5,cat\n")
     assert content(settings().source("train"))["a.png"] == [("cat", [1, 1, 5, 5]), ("cat", [1, 1, 60, 5])]
@@ -175,6 +195,7 @@ NAMES = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zs", "Zl", "Zp"
 BOXES = st.tuples(*[st.integers(0, 999)] * 4)
 
 
+@few(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(NAMES, st.none() | st.tuples(BOXES, NAMES)), min_size=1, max_size=9))
 def test_any_names_come_back(tmp_path_factory, rows):
     path = tmp_path_factory.getbasetemp() / "any.csv"

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from box_files import images
 from hypothesis import given
+from hypothesis import settings as few
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from image_files import save
@@ -208,6 +209,7 @@ def test_settings_that_cannot_be_meant(settings, changes, field):
 SMALL = arrays(np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 9)), elements=st.integers(0, 3))
 
 
+@few(max_examples=60, deadline=None)
 @given(SMALL, st.booleans())
 def test_every_pixel_belongs_to_the_object_that_it_names(tmp_path_factory, mask, apart):
     path = save(tmp_path_factory.getbasetemp() / "any.png", mask)

@@ -43,6 +43,13 @@ def test_another_class_table_is_not_served_from_the_cache(small_set, settings):
         settings(cache_gib=1, classes={"background": 0}).source("train").read(0)
 
 
+def test_a_list_of_names_is_of_the_values_from_0(small_set, settings):
+    save(small_set / "masks" / "0.png", np.eye(80, dtype=np.uint8)[:60] * 2)
+    source = settings(classes=["a", "b", "c"], images="images/0*").source("train")
+    assert source.classes == ("a", "b", "c")
+    assert np.bincount(source.mask(0).ravel()).tolist() == [60 * 79, 0, 60]
+
+
 def test_windows_can_be_written_to(small_set, settings):
     source = settings(cache_gib=1).source("train")
     before, _ = source.read(0, Window(0, 0, 8, 8))
@@ -130,6 +137,8 @@ def test_unknown_and_empty_splits(small_set, settings):
     ("changes", "field"),
     [
         ({"classes": {"a": 0, "b": 0}}, "classes.b"),
+        ({"classes": ["a", "a"]}, "classes"),
+        ({"classes": []}, "classes"),
         ({"classes": {"a": [0, 1], "b": [2, 1]}}, "classes.b"),
         ({"classes": {"a": 0, "b": 1}, "ignore_values": [1]}, "classes.b"),
         ({"classes": {}}, "classes"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as few
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -27,6 +28,7 @@ def test_a_circle_without_radius_encloses_nothing():
     assert ring_area(circle_ring(np.array([1.0, 1.0]), 0.0)) == 0
 
 
+@few(max_examples=60, deadline=None)
 @given(RINGS)
 def test_clipping_keeps_the_pixels_of_the_image(ring):
     part = clipped_ring(ring, CANVAS.width, CANVAS.height)
@@ -42,6 +44,7 @@ def test_what_lies_inside_stays_the_same():
     assert len(clipped_ring(ring + 100, 32, 24)) == 0
 
 
+@few(max_examples=60, deadline=None)
 @given(RINGS, RINGS)
 def test_holes_are_cut_out_pixel_by_pixel(border, hole):
     joined = polygon_pixels(with_holes([border, hole]), CANVAS)
