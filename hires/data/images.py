@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 
 from hires.data.formats.image_file import check_pixels, naming
@@ -114,11 +113,3 @@ def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
 def _mode(file: Picture) -> str:
     bits = "" if file.dtype.itemsize == 1 else f" of {8 * file.dtype.itemsize} bits"
     return f"mode RGB{bits}" if file.bands == 3 else f"{file.bands} band(s) of {file.dtype}"
-
-
-def to_channels(image: np.ndarray, channels: int) -> np.ndarray:
-    """(H, W, C) as 3 channels (gray three times) or 1 channel (RGB by its luma weights)."""
-    if image.shape[2] == channels:
-        return image
-    code = cv2.COLOR_GRAY2RGB if channels == 3 else cv2.COLOR_RGB2GRAY
-    return cv2.cvtColor(np.ascontiguousarray(image), code).reshape(*image.shape[:2], channels)

@@ -5,13 +5,12 @@ import logging
 import struct
 import zlib
 
-import cv2
 import numpy as np
 import pytest
 from image_files import noise, save
 from PIL import Image, ImageOps
 
-from hires.data.images import image_size, mask_bands, read_image, to_channels
+from hires.data.images import image_size, mask_bands, read_image
 from hires.interfaces import DataError
 
 
@@ -167,13 +166,6 @@ def test_pillow_s_limit_on_pixels_does_not_hold_here(tmp_path, monkeypatch):
     path = save(tmp_path / "a.png", noise(40, 40, 1))
     assert read_mask(path).shape == read_image(path).shape[:2] == image_size(path) == (40, 40)
     assert Image.MAX_IMAGE_PIXELS == 100
-
-
-def test_channels_are_adapted():
-    gray, rgb = noise(5, 6, 1)[:, :, None], noise(5, 6)
-    assert to_channels(rgb, 3) is rgb
-    np.testing.assert_array_equal(to_channels(gray, 3), np.repeat(gray, 3, axis=2))
-    np.testing.assert_array_equal(to_channels(rgb, 1)[..., 0], cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
 
 
 def _gray_png(rows, bits, width=None):

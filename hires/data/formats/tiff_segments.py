@@ -11,6 +11,7 @@ from hires.data.formats.jpeg import jpeg_header
 from hires.interfaces import DataError, Window
 
 _NONE, _JPEGS = 1, (6, 7, 34892, 33007)
+_LENGTHS = {279, 325}  # the tags with the bytes of strips and tiles
 _LARGEST = 2**30  # bytes of one segment that no file needs
 # most bytes that one byte can stand for: of PackBits, LZW and deflate by their definition, of others a lot
 _RATIOS = {_NONE: 1, 32773: 64, 5: 2731, 8: 1032, 32946: 1032}
@@ -106,9 +107,9 @@ class Segments:
         """One segment (h, w, samples), or None where the file leaves it out (all is nodata)."""
         page = self._page
         offset, count = page.dataoffsets[index], page.databytecounts[index]
-        if not count:
+        if not count and _LENGTHS.intersection(page.tags.keys()):
             return None
-        if offset + count > page.parent.filehandle.size:
+        if not count or offset + count > page.parent.filehandle.size:
             raise self._cut()
         ratio = _JPEG_RATIO if page.compression in _JPEGS else _RATIOS.get(page.compression, _OTHER_RATIO)
         check_promise(self._path, self._segment_bytes, count, ratio)
@@ -120,7 +121,11 @@ class Segments:
             self._check_jpeg(data)
             tables = {"jpegtables": page.jpegtables, "jpegheader": page.jpegheader}
         decoded = page.decode(data, index, **tables)[0]
-        return None if decoded is None else decoded[0]
+        if decoded is None:
+            return None
+        if decoded.dtype.itemsize != self._dtype.itemsize or decoded.dtype.kind not in (self._dtype.kind, "u"):
+            raise DataError(f"{self._path}: holds {decoded.dtype} where it says {self._dtype}; save it again")
+        return decoded[0]
 
     def _check_jpeg(self, data: bytes) -> None:
         """A JPEG within has a size of its own, for which the decoder makes room."""
