@@ -23,6 +23,7 @@ from pydicom.uid import (
     VLWholeSlideMicroscopyImageStorage,
 )
 
+from hires.data.formats import dicom
 from hires.data.images import image_info, read_image, read_values
 from hires.interfaces import DataError, Window
 
@@ -127,6 +128,23 @@ def test_a_colour_jpeg_becomes_rgb(tmp_path):
     np.testing.assert_array_equal(read_image(path), imagecodecs.jpeg8_decode(data))
 
 
+def test_units_in_functional_groups(tmp_path):
+    told, group = pydicom.Dataset(), pydicom.Dataset()
+    told.RescaleSlope, told.RescaleIntercept = "2", "-7"
+    group.PixelValueTransformationSequence = [told]
+    path = write(tmp_path / "a", U12, stored=12, SharedFunctionalGroupsSequence=[group])
+    np.testing.assert_array_equal(read_image(path)[..., 0], U12.astype(np.int16) * 2 - 7)
+
+
+def test_units_by_a_table_are_refused(tmp_path):
+    table = pydicom.Dataset()
+    table.LUTDescriptor, table.LUTData = [4, 0, 16], [1, 2, 3, 4]
+    table["LUTDescriptor"].VR = table["LUTData"].VR = "US"
+    path = write(tmp_path / "a", U12, stored=12, ModalityLUTSequence=[table])
+    with pytest.raises(DataError, match="/a: .* told by a table"):
+        read_image(path)
+
+
 def test_planes_and_ybr(tmp_path):
     planes = write(tmp_path / "planes", RGB, PlanarConfiguration=1)
     np.testing.assert_array_equal(read_image(planes), RGB.ravel().reshape(3, H, W).transpose(1, 2, 0))
@@ -186,6 +204,14 @@ def test_without_pydicom_the_extra_is_named(tmp_path, monkeypatch):
     path = write(tmp_path / "a", U16)
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(DataError, match=r"/a: .*pip install 'hires\[dicom\]'"):
+        read_image(path)
+
+
+def test_a_deflated_bomb(tmp_path, monkeypatch):
+    monkeypatch.setattr(dicom, "_MOST_UNPACKED", 2**21)
+    path = write(tmp_path / "a", np.zeros((2000, 2000), np.uint8), DeflatedExplicitVRLittleEndian)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(DataError, match="/a: the deflated DICOM file unpacks to more"):
         read_image(path)
 
 

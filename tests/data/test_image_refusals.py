@@ -165,6 +165,13 @@ def test_a_decompression_bomb(tmp_path, monkeypatch):
     refused(tmp_path / "lie.png", "promises 1,192 MiB of pixels, which .* bytes of file cannot hold")
 
 
+def test_a_jpeg_of_endless_scans(tmp_path):
+    data = by_pillow(smooth(), "JPEG", progressive=True)
+    last = data.rindex(b"\xff\xda")
+    (tmp_path / "a.jpg").write_bytes(data[:-2] + data[last:-2] * 1000 + b"\xff\xd9")
+    refused(tmp_path / "a.jpg", "more than 200 scans")
+
+
 def test_the_limit_is_on_what_is_decoded(tmp_path, monkeypatch):
     monkeypatch.setattr(image_file, "_max_pixels", image_file._max_pixels)
     image_file.limit_pixels(1000)

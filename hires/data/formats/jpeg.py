@@ -21,7 +21,9 @@ _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # in coded data: not stuffin
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 _ARITHMETIC = range(0xC9, 0xD0)
 _BANDS = {1: 1, 3: 3, 4: 3}
-_SAMPLES_A_BYTE = 512  # of Huffman codes: at least one bit for 64 samples
+# of Huffman codes: a bit for 64 samples at least, a quarter of them chroma; of arithmetic ones a lot
+_PIXELS_A_BYTE, _ARITHMETIC_A_BYTE = 1024, 2**16
+_MOST_SCANS = 200  # encoders make about ten; each goes over all pixels
 
 
 class Header(NamedTuple):
@@ -53,14 +55,22 @@ def open_jpeg(path: Path, values: bool) -> Iterator[Picture]:
         data = read_bytes(path)
         if not _is_complete(data, header.scan):
             raise DataError(f"{path}: the JPEG is cut short (no end marker); copy it again or remove it")
-        if not header.arithmetic:
-            # the chroma of a colour file may have a quarter of the samples
-            check_promise(path, header.height * header.width, len(data), 2 * _SAMPLES_A_BYTE)
+        _check_work(path, header, data)
         decoded = part(imagecodecs.jpeg8_decode(data), window)
         # what writes CMYK into JPEG (Adobe's conventions) stores it inverted
         return cmyk_to_rgb(~decoded) if header.components == 4 else decoded
 
     yield Picture("JPEG", size, dtype, bands, pixels, header.orientation)
+
+
+def _check_work(path: Path, header: Header, data: bytes) -> None:
+    """Raises DataError for more pixels, or more passes over them, than a sound file of this length has."""
+    ratio = _ARITHMETIC_A_BYTE if header.arithmetic else _PIXELS_A_BYTE
+    check_promise(path, header.height * header.width, len(data), ratio)
+    if data.count(b"\xff\xda", header.scan) > _MOST_SCANS:
+        raise DataError(
+            f"{path}: the JPEG has more than {_MOST_SCANS} scans, made to keep decoders busy; remove it"
+        )
 
 
 def jpeg_header(path: Path, content: mmap | bytes) -> Header:
