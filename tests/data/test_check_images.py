@@ -61,10 +61,12 @@ def test_every_broken_file_is_named(root):
     data = (root / "images" / "3.jpg").read_bytes()
     (root / "images" / "3.jpg").write_bytes(data[: len(data) * 2 // 3])
     (root / "masks" / "4.png").write_bytes(b"GIF89a")
+    (root / "images" / "5.png").unlink()
+    (root / "images" / "5.png").symlink_to(root / "images" / "5.png")
     found = seen(root)
     severity, broken = found["unreadable-image"]
     assert severity == "error"
-    assert set(broken) == {"images/0.png", "images/1.png", "images/2.png", "images/3.jpg"}
+    assert set(broken) == {"images/0.png", "images/1.png", "images/2.png", "images/3.jpg", "images/5.png"}
     assert all(broken.values())
     assert not any(str(root) in text for text in broken.values())
     assert set(found["unreadable-mask"][1]) == {"masks/4.png"}

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from hires.data.checks.widths import BLOCK, LIMITS, narrow_pixels
@@ -16,6 +17,7 @@ from hires.ops.labels import holds
 
 _MOST_VALUES = 4096  # of one mask: more of them are colours of a photograph
 _BLOCKS = 16  # of a mask, in which widths are measured
+_EXACT = 2**23  # pixels that are counted at once
 _OWN_BLOCKS = 4  # the same for each class, where those are not enough
 
 
@@ -54,7 +56,7 @@ class MaskReader:
         for band in bands:
             counts.update(_counted(band))
             mapped = self.table.map(band, file, folder)
-            pixels += np.bincount(mapped.ravel(), minlength=256)
+            pixels += histogram(mapped)
             widths.add(mapped)
             rows, width = rows + len(band), band.shape[1]
         kept = dict(counts.most_common(_MOST_VALUES))
@@ -79,15 +81,23 @@ class MaskReader:
 
 def _counted(band: np.ndarray) -> dict[int, int]:
     """How often each value occurs; by runs, since masks have long ones."""
-    flat = band.ravel()
-    if flat.dtype == np.uint8:
-        counts = np.bincount(flat, minlength=256)
+    if band.dtype == np.uint8:
+        counts = histogram(band)
         return {int(value): int(counts[value]) for value in np.flatnonzero(counts)}
+    flat = band.ravel()
     starts = np.concatenate([[0], np.flatnonzero(flat[1:] != flat[:-1]) + 1])
     lengths = np.diff(np.append(starts, len(flat)))
     values, homes = np.unique(flat[starts], return_inverse=True)
     counts = np.bincount(homes, weights=lengths).astype(np.int64)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def histogram(values: np.ndarray) -> np.ndarray:
+    """(256,) int64 number of each value of (H, W) uint8; numpy's would take eight bytes a pixel."""
+    rows = max(1, _EXACT // values.shape[1])  # OpenCV counts in float32
+    parts = (np.ascontiguousarray(values[top : top + rows]) for top in range(0, len(values), rows))
+    counts = (cv2.calcHist([part], [0], None, [256], [0, 256]).ravel() for part in parts)
+    return np.sum([part.astype(np.int64) for part in counts], axis=0)
 
 
 def _palette(file: Path, values: dict[int, int], is_colour: bool) -> dict[int, int] | None:
@@ -126,7 +136,7 @@ class _Widths:
         return self._seen % (1 + self._seen // _BLOCKS) == 0
 
     def _present(self, block: np.ndarray) -> list[int]:
-        counts = np.bincount(block.ravel(), minlength=256)
+        counts = histogram(block)
         if not self._multilabel:
             whole = block.size
             return [i for i in range(len(self.measured)) if 0 < counts[i] < whole]
