@@ -82,6 +82,7 @@ def pixel_statistics(source: Any, settings: DataSettings) -> PixelStatistics:
     Pixels of the value `nodata` do not count. Moments are merged as by Chan et al. 1979; percentiles are those of
     a sample that is thinned out so that memory does not grow with the number of images.
     """
+    log.info("Looking at the pixels of %d training image(s) for data.normalize", len(source))
     total, samples = _Moments(settings.shown_channels), []
     few = max(_LEAST, _VALUES // max(1, len(source) * settings.shown_channels))
     for index in range(len(source)):
