@@ -8,8 +8,7 @@ import numpy as np
 
 from hires.data.box_folder import BoxSettings, Labelled
 from hires.data.cache import NoCache
-from hires.data.mask_source import MaskSource
-from hires.data.pairs import Pair
+from hires.data.mask_source import MaskedImages
 from hires.data.pixels import PixelRules
 from hires.data.segments import Segments
 from hires.interfaces import IGNORE, Window
@@ -20,21 +19,13 @@ _STRIP = 2**24  # pixels that are painted at a time
 
 
 class Paint:
-    """What an outline becomes in a mask: the index of its class, or its bit. Replaces a table of mask values."""
-
-    is_colour = False
+    """What an outline becomes in a mask: the index of its class, or its bit."""
 
     def __init__(self, names: tuple[str, ...], background: str | None, multilabel: bool):
         self.names = names if background is None or multilabel else (background, *names)
         self.multilabel, self._first = multilabel, len(self.names) - len(names)
         self.ground = IGNORE if background is None and not multilabel else 0
         self.fingerprint = repr((self._first, self.ground, multilabel))
-
-    def folder_of(self, path: str) -> str:
-        return ""
-
-    def classes_of(self, folder: str) -> list[int]:
-        return []
 
     def over(self, under: np.ndarray, label: int, ignored: bool) -> np.ndarray | int:
         """What pixels become that an object of a class index covers; `under` is what they were."""
@@ -45,19 +36,18 @@ class Paint:
         return np.where(under == IGNORE, under, under | np.uint8(1 << label))
 
 
-class PaintedMasks(MaskSource):
+class PaintedMasks(MaskedImages):
     """A SegmentationSource of objects whose outlines are painted in their order, later ones on top."""
 
     def __init__(
         self, root: Path, read: Labelled, segments: Segments, paint: Paint, rules: PixelRules, cache: NoCache
     ):
-        pairs = [Pair(path, path, path) for path in read.images.paths]
-        super().__init__(root, pairs, paint, rules, cache)  # type: ignore[arg-type]
+        super().__init__(root, read.images.paths, rules, cache, read.images.sizes)
+        self.classes, self.multilabel = paint.names, paint.multilabel
         self.paint, self._segments, self._findings = paint, segments, read.findings
-        self._sizes = read.images.sizes
         self._labels, self._ignored = read.objects.classes, read.objects.ignored
-        self._offsets = np.searchsorted(read.objects.images, np.arange(len(pairs) + 1))
-        self._prints = np.array([self._fingerprint(index) for index in range(len(pairs))])
+        self._offsets = np.searchsorted(read.objects.images, np.arange(len(self) + 1))
+        self._prints = np.array([self._fingerprint(index) for index in range(len(self))])
 
     def mask(self, index: int) -> np.ndarray:
         path, variant = self.root / self.name(index), f"painted {self._prints[index]}"

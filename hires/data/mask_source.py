@@ -1,5 +1,6 @@
 """The images of one split with their masks, decoded once and mapped to classes."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,34 @@ from hires.interfaces import DataError, Window
 from hires.ops.windows import Size
 
 
-class MaskSource(FileSource):
-    """The pairs of one split. Masks come as (H, W) uint8 class indices, IGNORE where nothing counts.
+class MaskedImages(FileSource):
+    """Base of SegmentationSources. Masks are (H, W) uint8 class indices, IGNORE where nothing counts.
 
-    With `multilabel` they are bit fields. Raises DataError for a mask below two folders of the class table.
+    With `multilabel` they are bit fields.
     """
+
+    classes: tuple[str, ...]
+    multilabel: bool
+
+    @abstractmethod
+    def mask(self, index: int) -> np.ndarray:
+        """The whole mask without the image; maybe a read-only memory map. Raises DataError."""
+
+    def read(self, index: int, window: Window | None = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Image (H, W, C) and {"mask": (H, W) uint8} of the window or whole.
+
+        A window is a copy; a whole array may be a read-only memory map. Raises DataError.
+        """
+        mask = self.mask(index)
+        image = self.pixels(index, window)
+        return image, {"mask": mask if window is None else cropped(mask, window)}
+
+    def targets(self, settings: WindowSettings) -> MaskTargets:
+        return MaskTargets(self, settings)
+
+
+class MaskSource(MaskedImages):
+    """The pairs of one split. Raises DataError for a mask below two folders of the class table."""
 
     def __init__(self, root: Path, pairs: Sequence[Pair], table: ClassTable, rules: PixelRules, cache: NoCache):
         super().__init__(root, [pair.image for pair in pairs], rules, cache)
@@ -33,7 +57,6 @@ class MaskSource(FileSource):
         self._folders = np.array([table.folder_of(pair.truth) for pair in pairs])
 
     def mask(self, index: int) -> np.ndarray:
-        """The whole mapped mask without the image; maybe a read-only memory map. Raises DataError."""
         # the mapped mask is kept, not the raw one: its values are then checked once, and a window is a
         # mere slice of one byte a pixel; the price is a new entry when the class table changes
         path, folder = self.root / str(self._masks[index]), str(self._folders[index])
@@ -52,18 +75,6 @@ class MaskSource(FileSource):
                 f"{path}: mask is {size[0]}x{size[1]} (height x width), its image "
                 f"{self.root / self.name(index)} {'x'.join(map(str, self.size(index)))}; make them equal"
             )
-
-    def read(self, index: int, window: Window | None = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Image (H, W, C) and {"mask": (H, W) uint8} of the window or whole.
-
-        A window is a copy; a whole array may be a read-only memory map. Raises DataError.
-        """
-        mask = self.mask(index)
-        image = self.pixels(index, window)
-        return image, {"mask": mask if window is None else cropped(mask, window)}
-
-    def targets(self, settings: WindowSettings) -> MaskTargets:
-        return MaskTargets(self, settings)
 
     def report(self) -> None:
         """Warns of masks that are probably not meant so; broken ones raise when they are read, not here."""

@@ -15,7 +15,7 @@ from hires.data.csv_boxes import CsvBoxes
 from hires.data.geo_folder import GeoBoxes, GeoMasks
 from hires.data.instance_folder import InstanceFolder
 from hires.data.labelme import LabelmeFolder, LabelmeMasks
-from hires.data.mask_source import MaskSource
+from hires.data.mask_source import MaskedImages
 
 MANY = 100
 
@@ -31,7 +31,7 @@ def test_sources_survive_the_way_to_a_worker(tmp_path, make):
         for name in mine.keys() - {"masks"}:
             np.testing.assert_array_equal(mine[name], theirs[name])
         assert len(mine.get("masks", ())) == len(theirs.get("masks", ()))
-    assert isinstance(source, MaskSource) == ("mask" in source.read(0)[1])
+    assert isinstance(source, MaskedImages) == ("mask" in source.read(0)[1])
 
 
 def as_coco(root):
@@ -85,5 +85,5 @@ def test_there_is_no_python_object_for_each_label(tmp_path, make):
     images(tmp_path, "a.png")
     for settings in make(tmp_path):
         source = settings.source("train")
-        assert isinstance(source, MaskSource) or len(source.objects(0)["boxes"]) == MANY
+        assert isinstance(source, MaskedImages) or len(source.objects(0)["boxes"]) == MANY
         assert not list(lists_of(source))
