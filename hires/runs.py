@@ -185,6 +185,8 @@ _MAY_CHANGE = (
     "data.root",
     "data.workers",
     "data.cache_",
+    "data.on_error",
+    "data.max_pixels",
 )
 """Keys (or their beginnings) that a resumed run may have otherwise; all else would make it another run."""
 

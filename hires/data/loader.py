@@ -82,8 +82,9 @@ class StepLoader:
 
     def _note(self, skipped: Sequence[str]) -> None:
         for message in skipped:
-            self._skipped[message] += 1
-            if self._skipped[message] == 1:
+            file = message.partition(": ")[0]  # what is wrong with it may depend on the window
+            self._skipped[file] += 1
+            if self._skipped[file] == 1:
                 log.warning("%s; skipped, as broken file number %d", message, len(self._skipped))
         if len(self._skipped) > self._images / 2:
             raise DataError(
