@@ -244,6 +244,20 @@ def test_windows_lie_within_the_image(tmp_path, window, kind):
     refused(path, "lies outside of its 40 x 50 pixels", lambda path: read_image(path, Window(*window)))
 
 
+@pytest.mark.parametrize("layout", [{"tile": (16, 16)}, {"rowsperstrip": 16}])
+def test_damage_outside_of_a_window_does_not_matter(tmp_path, layout):
+    array, path = samples("uint8", 64, 64), tmp_path / "a.tif"
+    path.write_bytes(by_tifffile(array, compression="zlib", **layout))
+    with tifffile.TiffFile(path) as file:
+        page = file.pages[0]
+        last, length = page.dataoffsets[-1], page.databytecounts[-1]
+    data = bytearray(path.read_bytes())
+    data[last : last + length] = b"\xff" * length
+    path.write_bytes(data)
+    np.testing.assert_array_equal(read_image(path, Window(0, 0, 48, 48))[..., 0], array[:48, :48])
+    refused(path, "cannot be decoded")
+
+
 @pytest.mark.parametrize(("photometric", "name"), [(8, "CIELab"), (9, "ICCLab")])
 def test_lab_becomes_rgb_as_littlecms_says(tmp_path, photometric, name):
     y, x = np.mgrid[:64, :64]
