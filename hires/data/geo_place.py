@@ -59,8 +59,9 @@ class GeoFeatures:
             if not all(np.isfinite(ring).all() for ring in pixels):
                 raise DataError(f"{self.path}: feature {index + 1} reaches infinitely far; correct or remove it")
             inside = [clipped_ring(ring, place.size[1], place.size[0]) for ring in pixels]
-            whole += _area(pixels)
-            left += _area(inside)
+            area = _area(pixels)
+            whole += area
+            left += area if all(part is ring for part, ring in zip(inside, pixels, strict=True)) else _area(inside)
             if len(inside[0]):
                 borders.append(inside[0])
                 rings.append(with_holes([inside[0], *(ring for ring in inside[1:] if len(ring))]))

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,29 @@ def point_array(given: Any, furthest: float = FURTHEST) -> np.ndarray:
     """(P, 2) float64 of a list of [x, y]; what follows in a point is left out. Raises ValueError."""
     if not isinstance(given, list):
         raise ValueError("has no list of points")
-    for point in given:
-        if not _is_point(point):
-            raise ValueError(f"has the point {shown(point)}, expected [x, y], two finite numbers")
-    points = np.array([[float(x), float(y)] for x, y, *_ in given]).reshape(-1, 2)
+    points = _plain_points(given)
+    if points is None:
+        for point in given:
+            if not _is_point(point):
+                raise ValueError(f"has the point {shown(point)}, expected [x, y], two finite numbers")
+        points = np.array([[float(x), float(y)] for x, y, *_ in given]).reshape(-1, 2)
     if (np.abs(points) > furthest).any():
         far = points[(np.abs(points) > furthest).any(axis=1)][0].tolist()
         raise ValueError(f"has the point {far}, which is far outside of any image")
     return points
+
+
+def _plain_points(given: list[Any]) -> np.ndarray | None:
+    """(P, 2) of finite points of one length, as nearly all are, without looking at each; None for others."""
+    if set(map(type, given)) != {list} or len(set(map(len, given))) > 1 or len(given[0]) < 2:
+        return None
+    if not set(map(type, chain.from_iterable(given))) <= {int, float}:
+        return None
+    try:
+        points = np.array(given, np.float64)[:, :2]
+    except OverflowError:
+        return None
+    return points if np.isfinite(points).all() else None
 
 
 def _is_point(given: Any) -> bool:

@@ -26,8 +26,8 @@ def ring_area(ring: np.ndarray) -> float:
     """What a ring encloses, in the unit of its coordinates squared, by the shoelace formula."""
     if len(ring) < 3:
         return 0.0
-    x, y = (ring - ring[0]).T
-    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
+    x, y = (ring[1:] - ring[0]).T  # the edges at the first point add nothing
+    return abs(float(x[:-1] @ y[1:] - y[:-1] @ x[1:])) / 2
 
 
 def with_holes(rings: Sequence[np.ndarray]) -> np.ndarray:
@@ -49,6 +49,8 @@ def clipped_ring(ring: np.ndarray, width: float, height: float) -> np.ndarray:
 
     Parts that are apart stay joined along the border, where they enclose nothing.
     """
+    if ring.min() >= 0 and (ring.max(axis=0) <= (width, height)).all():
+        return ring
     for axis, bound, sign in ((0, 0.0, 1), (0, width, -1), (1, 0.0, 1), (1, height, -1)):
         ring = _half(ring, axis, bound, sign)
     return ring
@@ -59,8 +61,10 @@ def _half(ring: np.ndarray, axis: int, bound: float, sign: int) -> np.ndarray:
     inside = depth >= 0
     if inside.all():
         return ring
-    following, depth_there = np.roll(ring, -1, axis=0), np.roll(depth, -1)
-    crosses = inside != np.roll(inside, -1)
+    order = np.arange(1, len(ring) + 1)
+    order[-1:] = 0
+    following, depth_there = ring[order], depth[order]
+    crosses = inside != inside[order]
     share = np.divide(depth, depth - depth_there, out=np.zeros(len(ring)), where=crosses)
     crossings = ring + share[:, None] * (following - ring)
     crossings[:, axis] = bound
