@@ -1,5 +1,6 @@
 """What the label file of one image says, file by file, so that one that is broken hides no other."""
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from hires.data.pairs import Pair
 
 _PLACES = {
     ".xml": re.compile(rb"<path>\s*([^<]*?)\s*</path>"),
-    ".json": re.compile(rb'"imagePath"\s*:\s*"([^"]*)"'),
+    ".json": re.compile(rb'"imagePath"\s*:\s*"((?:[^"\\]|\\.)*)"'),
 }
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[\\/]")
 _MOST_BYTES = 2**24
@@ -58,4 +59,13 @@ def foreign_place(path: Path) -> str:
         return ""
     match = pattern.search(path.read_bytes())
     text = match[1].decode(errors="replace") if match else ""
+    if path.suffix.lower() == ".json":
+        text = _unescaped(text)
     return text if _ABSOLUTE.match(text) and not Path(text).exists() else ""
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text
