@@ -49,9 +49,9 @@ def summary(outcome: Outcome) -> list[RenderableType]:
         parts.append(Text(f"  → {one['advice']}"))
     if outcome["classes"]:
         head, rows = class_rows(outcome)
-        shown = Table(*head, box=None, pad_edge=False)
+        shown = Table(*map(Text, head), box=None, pad_edge=False)
         for row in rows:
-            shown.add_row(*row)
+            shown.add_row(*map(Text, row))
         parts += [Text(), shown]
     parts += [Text(), Text("Proposed:")]
     parts += [Text(f"  {one['key']}={_value(one['value'])}  ({one['reason']})") for one in outcome["proposals"]]

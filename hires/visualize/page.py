@@ -46,7 +46,8 @@ summary i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.
 details table { font-size: 0.9rem; }
 details td:last-child, details th:last-child { text-align: left; white-space: normal; min-width: 12rem; }
 .broad { display: none; } .broad svg { max-width: none; }
-@media (min-width: 46rem) { .broad { display: block; } .narrow { display: none; } }
+@media (min-width: 46rem) { .broad { display: block; } .narrow { display: none; }
+  details .named td:first-child { max-width: 28rem; } }
 """
 _COLOURS = "\n".join(
     f".c{i} {{ fill: var(--c{i}); }} .line.c{i} {{ stroke: var(--c{i}); fill: none; }} "
