@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from hires.visualize.page import bar_rows, details, document, heading, html_table, named_values, paragraph, tiles
@@ -49,7 +49,7 @@ def summary(outcome: Outcome) -> list[RenderableType]:
         parts.append(Text(f"  → {one['advice']}"))
     if outcome["classes"]:
         head, rows = class_rows(outcome)
-        shown = Table(*map(Text, head), box=None, pad_edge=False)
+        shown = Table(*(Column(Text(name)) for name in head), box=None, pad_edge=False)
         for row in rows:
             shown.add_row(*map(Text, row))
         parts += [Text(), shown]
