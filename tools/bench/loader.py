@@ -53,6 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     cv2.setNumThreads(0)
+    load = os.getloadavg()[0]
     report = {
         "batch": BATCH,
         "workers": WORKERS,
@@ -65,6 +66,7 @@ def main() -> None:
     for name, settings in (("hrf", hrf), ("aerial_cars", aerial_cars)):
         report["sets"][name] = found = compared(lambda cache, s=settings: s(options.data, cache), options)
         print(name, json.dumps(found["ratios"]), json.dumps(found["median_windows_per_second"]))
+    report["load_average"] = {"before": load, "after": os.getloadavg()[0]}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=2) + "\n")
 
