@@ -191,6 +191,18 @@ def test_types_that_do_not_go_together_and_pixels_that_are_none(root):
     assert "not-finite" not in seen(root, nodata=0.0)
 
 
+def test_a_second_picture_that_is_broken_does_not_matter(root):
+    path = root / "images" / "0.tif"
+    (root / "images" / "0.png").unlink()
+    tifffile.imwrite(path, np.stack([smooth(0)] * 2), photometric="rgb")
+    with tifffile.TiffFile(path) as file:
+        width = file.pages[1].tags[256].offset
+    data = bytearray(path.read_bytes())
+    data[width : width + 2] = b"\xfe\xff"  # a tag that nobody knows, in place of the width
+    path.write_bytes(data)
+    assert seen(root) == {}
+
+
 def test_sizes(root):
     save(root / "images" / "0.png", smooth(0, 33, 90))
     save(root / "masks" / "0.png", np.eye(33, 90, dtype=np.uint8) * 255)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from hires.data.formats.image_file import naming
 from hires.data.images import opened
 from hires.interfaces import DataError
 
@@ -39,9 +40,9 @@ class Header(NamedTuple):
 def read_header(path: Path) -> Header:
     """The header by Pillow; an empty one for what only others can read."""
     try:
-        with opened(path, path) as file:
+        with naming(path), opened(path, path) as file:
             return Header(file.format or "", file.mode, getattr(file, "n_frames", 1), _orientation(file))
-    except (DataError, OSError, ValueError, SyntaxError, EOFError):
+    except DataError:
         return Header()
 
 

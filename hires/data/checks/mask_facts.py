@@ -10,6 +10,7 @@ import numpy as np
 from hires.data.checks.widths import BLOCK, LIMITS, narrow_pixels
 from hires.data.class_values import ClassValues
 from hires.data.colours import colour_bands, palette_header
+from hires.data.formats.image_file import naming
 from hires.data.images import mask_bands
 from hires.data.mask_folder import MaskFolder
 from hires.interfaces import IGNORE
@@ -102,7 +103,8 @@ def histogram(values: np.ndarray) -> np.ndarray:
 
 def _palette(file: Path, values: dict[int, int], is_colour: bool) -> dict[int, int] | None:
     """The colours of a palette, by their indices; only those that occur, as far as that is known."""
-    header = palette_header(file)
+    with naming(file):
+        header = palette_header(file)
     if header is None:
         return None
     step = len(header[0])
