@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig
 from rich.console import Console
 
 from hires import runs
 from hires.data.loader import StepLoader, StepSampler
+from hires.data.pixel_statistics import assumed, check_type, normalization_of
 from hires.data.windows import windows_in_epoch
 from hires.engine.checkpointer import read, weights
 from hires.engine.display import Display, class_table, log_to, show_metrics
@@ -24,7 +26,7 @@ from hires.engine.recovery import Ladder, described
 from hires.engine.reporter import Reporter
 from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
-from hires.interfaces import ConfigError, ImageSource, MemoryPlan
+from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
 from hires.plans import PLAN, enforced, plan_text, planned
@@ -58,10 +60,12 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
     cfg, plan = planned(cfg, recipe, source, resumed)
     recipe = read_recipe(cfg)
+    normalization = runs.load_normalization(run_dir) or normalization_of(recipe.data, source)
     # from here on memory counts; the limit begins later, since loading a checkpoint takes its weights twice
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
     gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
-    display, trainer, batches, ladder = _prepare(cfg, recipe, source, plan, run_dir, console, gauge)
+    display, trainer, batches, ladder = _prepare(cfg, recipe, source, normalization, plan, run_dir, console, gauge)
+    runs.save_normalization(normalization, run_dir)
     runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
     save_plan(run_dir, ladder.plan)
     if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
@@ -93,6 +97,7 @@ def _prepare(
     cfg: DictConfig,
     recipe: Recipe,
     source: ImageSource,
+    normalization: Normalization,
     plan: MemoryPlan,
     run_dir: Path,
     console: Console,
@@ -101,15 +106,17 @@ def _prepare(
     """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     checkpoint = run_dir / runs.LAST
-    learner = make_learner(recipe, source, fabric, resumed=checkpoint.exists())
+    check_type(source, normalization)  # of a resumed run the images may have changed
+    resumed = checkpoint.exists()
+    learner = make_learner(recipe, source, fabric, resumed=resumed, normalization=normalization)
     ladder = Ladder(with_rungs(recipe, learner, plan))
     windows = windows_in_epoch(source, recipe.image_size, recipe.data)
     routine = make_routine(recipe, source.classes, steps_per_epoch=-(-windows // recipe.top.batch_size))
-    dataset = make_dataset(recipe, source)
+    dataset = make_dataset(recipe, source, normalization)
     loggers = list(instantiate(cfg.logger, "logger", allowed_on_command_line()).values())
     journal = Journal(run_dir / "metrics.jsonl", loggers)
     checkpointer = learner.checkpointer(checkpoint.parent, ladder)
-    if checkpoint.exists():
+    if resumed:
         checkpointer.load(checkpoint)
     journal.rewind(learner.progress.step)
     start = learner.progress.step
@@ -118,7 +125,7 @@ def _prepare(
         update=gauge.watching(
             make_update(recipe, learner, ladder, routine.max_steps, partial(save_plan, run_dir))
         ),
-        evaluate=_validation(recipe, learner, display),
+        evaluate=_validation(recipe, learner, normalization, display),
         checkpointer=checkpointer,
         reporter=Reporter(
             journal=journal,
@@ -160,13 +167,26 @@ def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int)
     )
 
 
-def _validation(recipe: Recipe, learner: Learner, display: Display) -> Callable[[], dict[str, float]]:
+def _validation(
+    recipe: Recipe, learner: Learner, normalization: Normalization, display: Display
+) -> Callable[[], dict[str, float]]:
     """Evaluates the averaged weights on the validation split; gives no metrics where there is none."""
     if not recipe.data.has_split("val"):
         log.info("No validation split: nothing is evaluated, and `best` is the last checkpoint")
         return dict
-    evaluation = make_evaluation(recipe, recipe.data.source("val"), learner.fabric, display.evaluating)
+    source = recipe.data.source("val")
+    check_type(source, normalization)
+    evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating)
     return lambda: evaluation(learner.average.module)
+
+
+def normalization_of_run(run_dir: Path, recipe: Recipe, source: ImageSource) -> Normalization:
+    """How a run normalises the pixels of a source. Raises DataError for pixels of another type."""
+    found = runs.load_normalization(run_dir)
+    if found is None:  # made by a version that took 8-bit images alone
+        found = assumed(recipe.data, np.dtype(np.uint8))
+    check_type(source, found)
+    return found
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Any]:
@@ -182,7 +202,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
     state = read(checkpoint)
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    task = make_task(recipe, source.classes, training=None, load_pretrained=False)
+    normalization = normalization_of_run(run_dir, recipe, source)
+    task = make_task(recipe, source.classes, training=None, load_pretrained=False, normalization=normalization)
     task.load_state_dict(weights(state))
     move(task, recipe, fabric)
     with Display(console, max_steps=0) as display:

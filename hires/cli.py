@@ -22,9 +22,10 @@ COMMANDS = {
     "autobatch": "Find the plan that fits a budget: the largest micro-batch or image size, or the fastest.",
     "profile": "Predict what a training step occupies, on any device, and what policies would change.",
     "compare": "Train under several settings side by side: memory, time, losses, differences.",
+    "check-data": "Read every file of a data set and report what is broken, odd, or asks for other settings.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
-MODULES = {name: f"hires.{name}" for name in ("autobatch", "compare", "profile")}
+MODULES = {name: f"hires.{name.replace('-', '_')}" for name in ("autobatch", "compare", "profile", "check-data")}
 """Commands whose functions are elsewhere."""
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -91,7 +92,7 @@ class _Run:
 
     def __call__(self) -> int:
         start = hydra.main(
-            version_base="1.3", config_path=str(self.request.folders[0]), config_name=self.request.command
+            version_base="1.3", config_path=str(self.request.folders[0]), config_name=self.request.config_name
         )
         # Hydra reads sys.argv and knows no command name; what it raises is explained by us.
         with _process([self.argv[0], *self.request.arguments()], "1"):

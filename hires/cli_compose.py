@@ -43,7 +43,7 @@ class Request:
 
     @property
     def config_name(self) -> str:
-        return self.flags.config_name or self.command
+        return self.flags.config_name or self.command.replace("-", "_")
 
     @property
     def folders(self) -> list[Path]:

@@ -44,6 +44,17 @@ EXAMPLES = {
             "two optimizers by their validation metric",
         ),
     ),
+    "check-data": (
+        ("hires check-data experiment=hrf_vessels data_dir=DIR", "the data set of an experiment"),
+        (
+            "hires check-data data=mask_folder data.root=DIR 'data.classes={background: 0, crack: 255}'",
+            "your own images and masks",
+        ),
+        (
+            "hires check-data data=yolo data.root=DIR data.fit=resize image_size=640",
+            "your own boxes; what becomes of small objects when whole images are resized to 640",
+        ),
+    ),
 }
 
 FLAGS = (

@@ -2,8 +2,11 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hires.data.limits import data_limits
-from hires.interfaces import DataLimits, ImageSource, Sample
+from hires.data.pixel_statistics import assumed
+from hires.interfaces import DataLimits, ImageSource, Normalization, Sample
 from hires.memory.policies import AUTO
 from hires.recipe import Recipe, Size
 
@@ -17,6 +20,10 @@ class Examples(NamedTuple):
 
     classes: tuple[str, ...]
     limits: DataLimits
+
+    def normalization(self, recipe: Recipe) -> Normalization:
+        """How such samples are normalised, with made-up statistics."""
+        return assumed(recipe.data, np.dtype(self.limits.dtype))
 
     def samples(self, task: Any, count: int, image_size: Size) -> list[Sample]:
         """The samples of the most demanding batch."""

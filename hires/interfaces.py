@@ -54,15 +54,16 @@ class View(NamedTuple):
 class Sample(NamedTuple):
     """One training sample as a loader yields it."""
 
-    image: Tensor  # (C, H, W) uint8 or uint16
+    image: Tensor  # (C, H, W), of the type of the file: uint8, uint16, int16 or float32
     target: Target
     name: str  # the file it comes from, for messages
+    skipped: tuple[str, ...] = ()  # what is wrong with broken files whose place it takes
 
 
 class Batch(NamedTuple):
     """Samples of one size, collated."""
 
-    images: Tensor  # (B, C, H, W) uint8 or uint16
+    images: Tensor  # (B, C, H, W) of the type of the files
     targets: list[Target]
 
     def to(self, device: torch.device, memory_format: torch.memory_format = torch.preserve_format) -> "Batch":
@@ -72,11 +73,35 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Normalization:
+    """How pixels become numbers around zero; one value a channel, in the units of the image files.
+
+    `low` becomes 0 and `high` 1, and then the mean and deviation of the backbone's pretraining count; pixels
+    beyond are cut off where `method` is percentile or window. With mean_std, `mean` and `std` count instead, and
+    with dtype the largest number of the type (1 of floats) becomes 1; `low` and `high` are then only what
+    augmentation goes by.
+    """
+
+    method: str  # dtype, percentile, minmax, mean_std, window
+    dtype: str  # of the pixels
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    @property
+    def clips(self) -> bool:
+        """Whether pixels below `low` and above `high` are cut off."""
+        return self.method in ("percentile", "window")
+
+
+@dataclass(frozen=True)
 class DataLimits:
     """The worst that the data can bring: what an example batch must reach."""
 
     max_objects: int = 0  # in one sample
     max_shape: tuple[int, int] = (0, 0)  # (height, width) of the largest image, pixels
+    dtype: str = "uint8"  # of the pixels
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def trial_on_data(cfg: DictConfig, steps: int) -> Trial:
 
 def trial_on_examples(cfg: DictConfig, examples: Examples, steps: int) -> Trial:
     recipe = read_recipe(cfg)
-    start = partial(begin_on_examples, recipe, examples.classes)
+    start = partial(begin_on_examples, recipe, examples.classes, examples.normalization(recipe))
     task = make_task(recipe, examples.classes, training=None, load_pretrained=False)
     samples = examples.samples(task, recipe.top.batch_size, recipe.image_size)
     return Trial(start, [samples] * steps)

@@ -123,12 +123,20 @@ def read_recipe(cfg: DictConfig) -> Recipe:
         if kind is not Any and not isinstance(parts[group], kind):
             raise ConfigError(f"{group}._target_: got {type(parts[group]).__name__}, allowed: a {kind.__name__}")
     recipe = Recipe(top=instantiate({"_target_": "hires.recipe.TopLevel", **top}, ""), **parts)
-    if recipe.data.channels != recipe.backbone.in_channels:
-        raise ConfigError(
-            f"backbone.in_channels: got {recipe.backbone.in_channels}, but data.channels is {recipe.data.channels}"
-        )
+    _check_channels(recipe)
     _check_task(recipe.model, recipe.task)
     return recipe
+
+
+def _check_channels(recipe: Recipe) -> None:
+    """Raises ConfigError for a network that takes another number of channels than images have."""
+    data, takes = recipe.data, recipe.backbone.in_channels
+    if data.shown_channels == takes:
+        return
+    what = f"data.bands has {len(data.bands)}" if data.bands else f"data.channels is {data.channels}"
+    raise ConfigError(
+        f"backbone.in_channels: got {takes}, but {what}; set backbone.in_channels={data.shown_channels}"
+    )
 
 
 def _check_task(model: Any, task: Any) -> None:

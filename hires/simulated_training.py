@@ -41,7 +41,7 @@ class SimulatedTraining:
         self.recipe, self.examples = recipe, examples
         self._allocator = allocator_settings()
         with ZeroWeights():
-            task = _task(recipe, examples.classes)
+            task = _task(recipe, examples)
         self.units, self.stride = find_units(task, task.stages()), task.network.stride
         self.least_micro_batch = least_micro_batch(task)
         self.described = {unit.name: _described(task, unit) for unit in self.units}
@@ -165,7 +165,7 @@ class SimulatedTraining:
     def _measured(self, size: Size) -> list[Operation]:
         recipe = replace(self.recipe, top=replace(self.recipe.top, image_size=size))
         with ZeroWeights():
-            task = _task(recipe, self.examples.classes)
+            task = _task(recipe, self.examples)
         count = min(SMALL_BATCH, self.recipe.micro_batch_size)
         samples = self.examples.samples(task, count, size)
         run = partial(
@@ -222,8 +222,14 @@ def allocator_settings() -> AllocatorSettings:
     return AllocatorSettings()
 
 
-def _task(recipe: Recipe, classes: tuple[str, ...]) -> Any:
-    task = make_task(recipe, classes, training=None, load_pretrained=False).train()
+def _task(recipe: Recipe, examples: Examples) -> Any:
+    task = make_task(
+        recipe,
+        examples.classes,
+        training=None,
+        load_pretrained=False,
+        normalization=examples.normalization(recipe),
+    ).train()
     task.network.check(recipe.trials(training=True))
     return task.to(memory_format=torch.channels_last) if recipe.trainer.channels_last else task
 

@@ -11,11 +11,12 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from hires.data.loader import StepSampler, make_loader
+from hires.data.pixel_statistics import normalization_of
 from hires.data.windows import windows_in_epoch
 from hires.engine.fabric import make_fabric
 from hires.engine.recovery import Ladder
 from hires.engine.step import Updater
-from hires.interfaces import ImageSource, MemoryPlan, Sample
+from hires.interfaces import ImageSource, MemoryPlan, Normalization, Sample
 from hires.recipe import Recipe
 from hires.wiring import (
     Learner,
@@ -45,6 +46,11 @@ class Material:
     def _windows(self) -> int:
         return windows_in_epoch(self.source, self.recipe.image_size, self.recipe.data)
 
+    @cached_property
+    def normalization(self) -> Normalization:
+        """How the images are normalised."""
+        return normalization_of(self.recipe.data, self.source)
+
     @property
     def max_steps(self) -> int:
         """Optimizer steps of the whole training, which the learning rate follows."""
@@ -53,7 +59,8 @@ class Material:
     def batches(self, steps: int) -> Iterator[list[Sample]]:
         """The samples of the first optimizer steps, made in this process when they are asked for."""
         sampler = StepSampler(self._windows, self.recipe.top.batch_size, 0, steps)
-        return iter(make_loader(make_dataset(self.recipe, self.source), sampler, workers=0, pin_memory=False))
+        dataset = make_dataset(self.recipe, self.source, self.normalization)
+        return iter(make_loader(dataset, sampler, workers=0, pin_memory=False))
 
 
 def open_material(recipe: Recipe, cfg: DictConfig, opened: dict[str, ImageSource]) -> Material:
@@ -99,11 +106,12 @@ class Training:
         return evaluation(self.learner.average.module)
 
 
-def begin_on_examples(recipe: Recipe, classes: tuple[str, ...]) -> Training:
+def begin_on_examples(recipe: Recipe, classes: tuple[str, ...], normalization: Normalization) -> Training:
     """A training before its first step, from random weights, that needs no data."""
     seed_everything(recipe.top.seed)
     plan, fabric = recipe.given_plan(), make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    learner = make_learner_of(recipe, fabric, make_task(recipe, classes, training=None, load_pretrained=False))
+    task = make_task(recipe, classes, training=None, load_pretrained=False, normalization=normalization)
+    learner = make_learner_of(recipe, fabric, task)
     update = make_update(recipe, learner, fixed(plan), recipe.trainer.steps(1))
     return Training(recipe, learner, update, with_policies(recipe, learner, plan, list))
 
@@ -112,7 +120,7 @@ def begin(material: Material, samples: list[Sample]) -> Training:
     """A training before its first step, whose samples are needed for `memory.verify`."""
     recipe, plan = material.recipe, material.recipe.given_plan()
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    learner = make_learner(recipe, material.source, fabric, resumed=False)
+    learner = make_learner(recipe, material.source, fabric, resumed=False, normalization=material.normalization)
     update = make_update(recipe, learner, fixed(plan), material.max_steps)
     return Training(recipe, learner, update, with_policies(recipe, learner, plan, lambda: samples))
 

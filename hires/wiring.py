@@ -25,7 +25,7 @@ from hires.engine.recovery import Ladder, Recovering
 from hires.engine.step import Updater, collate, train_step
 from hires.engine.undo import Undo
 from hires.engine.views import Views
-from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Sample
+from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization, Sample
 from hires.memory.checkpointing import give_policies
 from hires.memory.policies import policies_of
 from hires.memory.rungs import rungs_of
@@ -42,7 +42,12 @@ Evaluation = Callable[[Any], dict[str, float]]
 
 
 def make_task(
-    recipe: Recipe, classes: tuple[str, ...], *, training: ImageSource | None, load_pretrained: bool
+    recipe: Recipe,
+    classes: tuple[str, ...],
+    *,
+    training: ImageSource | None,
+    load_pretrained: bool,
+    normalization: Normalization | None = None,
 ) -> Any:
     """The task of a recipe, on the CPU; with pretrained weights unless a checkpoint replaces them anyway.
 
@@ -59,7 +64,10 @@ def make_task(
     check_multiple("image_size", recipe.image_size, network.stride)
     check_multiple(f"evaluation.{recipe.window_key}", recipe.window, network.stride)
     network.check(recipe.trials(training is not None))
-    return recipe.task.build(network, count, training)
+    task = recipe.task.build(network, count, training)
+    if normalization is not None and normalization.method != "dtype":
+        task.normalize.use(normalization)
+    return task
 
 
 @dataclass(frozen=True)
@@ -84,11 +92,13 @@ class Learner:
         return Checkpointer(folder, parts, optional=["plan"])
 
 
-def make_learner(recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed: bool) -> Learner:
+def make_learner(
+    recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed: bool, normalization: Normalization
+) -> Learner:
     """A learner before its first step; a resumed one still lacks the state of its checkpoint."""
     seed_everything(recipe.top.seed)
     fresh = not resumed and not recipe.top.init_from
-    task = make_task(recipe, source.classes, training=source, load_pretrained=fresh)
+    task = make_task(recipe, source.classes, training=source, load_pretrained=fresh, normalization=normalization)
     if recipe.top.init_from and not resumed:
         load_matching(task, weights(read(weights_path(recipe.top.init_from))), recipe.top.init_from)
     return make_learner_of(recipe, fabric, task)
@@ -237,13 +247,13 @@ def make_clip(recipe: Recipe, learner: Learner) -> Callable[[], Any]:
     return partial(clip, learner.task, learner.optimizer, max_norm=limit, error_if_nonfinite=False)
 
 
-def make_dataset(recipe: Recipe, source: Any) -> TrainingDataset:
-    """The training samples of a source: windows, or whole images resized."""
-    data = recipe.data
-    settings = (source, recipe.image_size, data.window, recipe.augmentation, recipe.top.seed)
+def make_dataset(recipe: Recipe, source: Any, normalization: Normalization) -> TrainingDataset:
+    """The training samples of a source: windows, or whole images resized. Raises ConfigError for transforms."""
+    data, augment = recipe.data, recipe.augmentation.of(normalization)
+    settings, skip = (source, recipe.image_size, data.window, augment, recipe.top.seed), data.on_error == "skip"
     if data.fit == "resize":
-        return ResizeDataset(*settings, padding=recipe.task.padding)
-    return WindowDataset(*settings, scale=data.scale, padding=recipe.task.padding, mosaic=data.mosaic)
+        return ResizeDataset(*settings, padding=recipe.task.padding, skip=skip)
+    return WindowDataset(*settings, scale=data.scale, padding=recipe.task.padding, mosaic=data.mosaic, skip=skip)
 
 
 def make_batches(dataset: TrainingDataset, sampler: StepSampler, recipe: Recipe, fabric: Fabric) -> StepLoader:
@@ -279,6 +289,7 @@ def make_evaluation(
         autocast=fabric.autocast,
         settle=image_statistics if settings.statistics == "image" else as_it_is,
         progress=progress,
+        skip=recipe.data.on_error == "skip",
     )
 
 

@@ -45,7 +45,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         return call
 
     for name in cli.COMMANDS:
-        setattr(module, name, command(name))
+        setattr(module, name.replace("-", "_"), command(name))
     for place in ("hires.build", *cli.MODULES.values()):
         monkeypatch.setitem(sys.modules, place, module)
     return made
@@ -246,8 +246,11 @@ def test_what_may_be_changed_or_added(override: str, key: str, value: Any, hires
 
 
 def test_every_option_of_every_group_passes_the_checks(hires: Hires, calls: Calls) -> None:
-    given = dict.fromkeys(("coco", "voc", "xyxy", "yolo"), ["data.root=x"])
-    given["mask_folder"] = ["data.root=x", "data.classes={a: 0}"]
+    formats = ("coco", "coco_masks", "csv", "labelme", "labelme_masks", "voc", "xyxy", "yolo")
+    given = dict.fromkeys(formats, ["data.root=x"])
+    given |= dict.fromkeys(("geojson", "geojson_masks"), ["data.root=x", "data.classes=[a]"])
+    given |= {"mask_folder": ["data.root=x", "data.classes={a: 0}"]}
+    given |= {"instance_masks": ["data.root=x", "data.classes=[a]"]}
     for group, options in parse("train", []).groups().items():
         for option in options if group != "hydra" else ():
             code, _, err = hires("train", f"{group}={option}", *given.get(option, ()))

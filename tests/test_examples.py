@@ -7,6 +7,7 @@ import torch
 
 from hires.examples import OBJECTS, Examples, examples_of
 from hires.interfaces import Batch, DataLimits
+from hires.wiring import make_task
 from tests.recipes import small_recipe
 
 
@@ -44,6 +45,20 @@ def test_data_says_how_large_images_are_and_how_many_objects_a_window_shows(size
     assert found.classes == Source.classes
     assert found.limits == DataLimits(objects, (300, 500))
     assert told == []
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "float32"])
+@pytest.mark.parametrize("model", ["fpn", "fcos"])
+def test_the_samples_are_of_the_type_of_the_data_and_normalised_like_it(model, dtype):
+    recipe = small_recipe(f"model={model}", "data.channels=5", "backbone.in_channels=5")
+    examples = Examples(("a", "b", "c"), DataLimits(3, (99, 99), dtype))
+    normalization = examples.normalization(recipe)
+    assert normalization.method == ("dtype" if dtype == "uint8" else "percentile")
+    task = make_task(recipe, examples.classes, training=None, load_pretrained=False, normalization=normalization)
+    (sample,) = examples.samples(task, 1, (64, 64))
+    assert sample.image.dtype == getattr(torch, dtype)
+    assert sample.image.shape == (5, 64, 64)
+    assert torch.isfinite(task.normalize(sample.image[None])).all()
 
 
 def test_the_samples_are_of_the_size_that_is_asked_for():

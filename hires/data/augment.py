@@ -1,4 +1,4 @@
-"""Augmentation by albumentations; nothing else in hires knows that library."""
+"""Augmentation by albumentations; nothing else in hires but `augment_range` knows that library."""
 
 import os
 import warnings
@@ -9,11 +9,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-from hires.interfaces import IGNORE, ConfigError
+from hires.interfaces import IGNORE, ConfigError, Normalization
 
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # otherwise importing it asks a server for its version
 
 _EXACT = (cv2.INTER_NEAREST, cv2.INTER_NEAREST_EXACT)
+_TRIED = (128, 128)  # pixels of an image that a transform is tried on
 Arrays = dict[str, np.ndarray]
 
 
@@ -39,8 +40,21 @@ class Augment:
         for compose in self._with_boxes if for_boxes else ():
             compose.processors["bboxes"].filter = _cut
 
+    def of(self, normalization: Normalization) -> "Augment":
+        """The same transforms for images of a type and a number of channels that are normalised so.
+
+        Raises ConfigError for a transform that cannot be used on them.
+        """
+        ordinary = normalization.dtype == "uint8" and len(normalization.low) in (1, 3)
+        if ordinary or not self.transforms:
+            return self
+        augment = self if normalization.dtype == "uint8" else Augment(_in_range(self.transforms, normalization))
+        for transform in _leaves(self.transforms):
+            _try_on(transform, normalization)
+        return augment
+
     def __call__(self, arrays: Arrays, seed: Sequence[int]) -> Arrays:
-        """The augmented {"image": (H, W, C) uint8, "mask": (H, W) uint8}.
+        """The augmented {"image": (H, W, C), "mask": (H, W) uint8}.
 
         A function of the arrays and of `seed`, non-negative whole numbers.
         """
@@ -48,7 +62,7 @@ class Augment:
         return {name: self._unchanged_kind(name, array, result[name]) for name, array in arrays.items()}
 
     def with_boxes(self, arrays: Arrays, seed: Sequence[int]) -> Arrays:
-        """The augmented {"image": (H, W, C) uint8, "boxes": (N, 4) x1 y1 x2 y2, maybe "masks": (N, H, W) uint8}.
+        """The augmented {"image": (H, W, C), "boxes": (N, 4) x1 y1 x2 y2, maybe "masks": (N, H, W) uint8}.
 
         Boxes are pixels within the image, before and after. The result holds the objects that still show, and
         `objects` (M,), their indices, and `shares` (M,), what the image's borders have left of their boxes.
@@ -106,6 +120,33 @@ class Augment:
                 f"elsewhere), given: {self._names()}"
             )
         return after
+
+
+def _in_range(transforms: list[Any], normalization: Normalization) -> list[Any]:
+    """Copies of transforms that take images which are no 8-bit ones."""
+    from hires.data.augment_range import in_range
+
+    return [in_range(deepcopy(transform), normalization) for transform in transforms]
+
+
+def _try_on(transform: Any, normalization: Normalization) -> None:
+    """Raises ConfigError where a transform by itself cannot be used on images that are normalised so."""
+    dtype, channels = np.dtype(normalization.dtype), len(normalization.low)
+    alone = deepcopy(transform)
+    alone.p = 1.0
+    rng = np.random.default_rng(0)
+    image = rng.uniform(normalization.low, normalization.high, (*_TRIED, channels)).astype(dtype)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            augment = Augment(_in_range([alone], normalization) if dtype != np.uint8 else [alone])
+            augment({"image": image, "mask": np.zeros(_TRIED, np.uint8)}, [0])
+    except Exception as error:  # of any kind: each transform has its own
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ConfigError(
+            f"augmentation: {type(transform).__name__} cannot be used on {dtype} images with {channels} "
+            f"channel(s) ({reason}); leave it out, for example by augmentation=light or augmentation=flips"
+        ) from error
 
 
 class _Identity:

@@ -27,6 +27,15 @@ class Finding(NamedTuple):
         log.warning("%s: %d %s: %s", root, self.number, self.what, some(self.names))
 
 
+class Problems(NamedTuple):
+    """What is wrong with boxes: (M,) bool each; `repeated` may be true beside `leaving`."""
+
+    flat: np.ndarray  # no area, or upside down
+    outside: np.ndarray  # of their image
+    leaving: np.ndarray  # their image, in part
+    repeated: np.ndarray  # exactly as an earlier one
+
+
 def cleaned(
     objects: Objects, images: Images, masks: np.ndarray | None = None
 ) -> tuple[Objects, np.ndarray, list[Finding]]:
@@ -36,23 +45,28 @@ def cleaned(
     (image, class and box) are dropped. Where masks are read, `masks` (M,) numbers them: objects with different
     ones are no repetitions.
     """
-    height, width = images.sizes[objects.images].T
+    clipped, wrong = problems(objects, images.sizes, masks)
+    kinds = {
+        "box(es) without area or upside down are left out": wrong.flat,
+        "box(es) lie outside of their image and are left out": wrong.outside,
+        "box(es) reach beyond their image and are clipped": wrong.leaving,
+        "box(es) repeat another and are left out": wrong.repeated,
+    }
+    findings = [finding(what, objects.images[which], images) for what, which in kinds.items() if which.any()]
+    which = np.flatnonzero(~(wrong.flat | wrong.outside | wrong.repeated))
+    return objects._replace(boxes=clipped).take(which), which, findings
+
+
+def problems(objects: Objects, sizes: np.ndarray, masks: np.ndarray | None = None) -> tuple[np.ndarray, Problems]:
+    """The boxes (M, 4) clipped to images of `sizes` (N, 2), and what was wrong with each before."""
+    height, width = sizes[objects.images].T
     limits = np.stack([width, height, width, height], axis=1)
     clipped = np.clip(objects.boxes, 0, limits)
     flat = _is_flat(objects.boxes)
     outside = ~flat & _is_flat(clipped)
     leaving = ~flat & ~outside & (np.abs(clipped - objects.boxes) > _ROUNDING).any(axis=1)
     kept = ~flat & ~outside
-    repeated = kept & ~_is_first(objects, kept, masks)
-    kinds = {
-        "box(es) without area or upside down are left out": flat,
-        "box(es) lie outside of their image and are left out": outside,
-        "box(es) reach beyond their image and are clipped": leaving,
-        "box(es) repeat another and are left out": repeated,
-    }
-    findings = [finding(what, objects.images[which], images) for what, which in kinds.items() if which.any()]
-    which = np.flatnonzero(kept & ~repeated)
-    return objects._replace(boxes=clipped).take(which), which, findings
+    return clipped, Problems(flat, outside, leaving, kept & ~_is_first(objects, kept, masks))
 
 
 def _is_flat(boxes: np.ndarray) -> np.ndarray:

@@ -88,8 +88,10 @@ class BalancedPlacement(Placement):
     goes anywhere where no empty place is found, and holds part of an object too large to be seen as a whole.
     """
 
-    def __init__(self, source: "DetectionSource", objects: BoxFocus, share: float, negatives: float):
-        super().__init__(source, objects, share)
+    def __init__(
+        self, source: "DetectionSource", objects: BoxFocus, share: float, negatives: float, by_area: bool = True
+    ):
+        super().__init__(source, objects, share, by_area)
         self.objects, self.negatives = objects, negatives
 
     def __call__(self, size: Size, rng: np.random.Generator) -> tuple[int, Window]:

@@ -1,20 +1,24 @@
 """What the readers of boxes share: settings, and the way from annotation files to a source."""
 
+import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from hires.data.box_checks import Finding, cleaned, finding
-from hires.data.box_classes import BoxClasses, Table, Vocabulary
+from hires.data.box_classes import BoxClasses, Given, Table, Vocabulary
 from hires.data.box_objects import Images, Objects, found
 from hires.data.box_source import BoxSource
 from hires.data.pairs import Pair, find, is_image_name, joined
 from hires.data.segments import Segments
 from hires.data.split_settings import SplitSettings
+from hires.interfaces import DataError
+
+log = logging.getLogger(__name__)
 
 
 class AnnotatedImages(NamedTuple):
@@ -34,6 +38,17 @@ class Parsed(NamedTuple):
     objects: Objects  # `classes` are numbers of the vocabulary
     vocabulary: Vocabulary
     findings: tuple[Finding, ...] = ()
+    segments: Segments | None = None  # of the objects, in their order
+
+
+class Labelled(NamedTuple):
+    """The images of one split and the objects in them, put right, with the classes of the settings."""
+
+    images: Images
+    objects: Objects  # `classes` are class indices, -1 of ignored objects of no class
+    classes: BoxClasses
+    segments: Segments | None
+    findings: list[Finding]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +56,7 @@ class BoxSettings(SplitSettings):
     """Base of the settings of readers whose truth is boxes."""
 
     unlisted: Literal["error", "ignore", "drop"] = "error"  # objects of classes that are not in the table
+    ignore_classes: tuple[Given, ...] = ()  # names or numbers in the files, whose objects count neither way
 
     @abstractmethod
     def annotated(self, split: str) -> AnnotatedImages:
@@ -50,41 +66,55 @@ class BoxSettings(SplitSettings):
     def table(self) -> Table | None:
         """The classes, None for those of the files."""
 
-    def source(self, split: str) -> BoxSource:
-        given = self.annotated(split)
-        classes = BoxClasses(given.vocabulary, self.table())
-        labels = classes.indexed(given.objects, self.unlisted, given.places)
-        others = self._others(given, labels)
-        objects, segments = _with_labels(given, labels, self.unlisted == "ignore")
-        objects, which, findings = cleaned(objects, given.images, segments.kinds() if segments else None)
+    def wants_masks(self) -> bool:
+        """Whether the objects' masks are to be read, too."""
+        return False
+
+    def source(self, split: str) -> Any:
+        read = self.labelled(split)
         source = BoxSource(
             self.root_path(),
-            given.images,
-            objects,
-            classes,
-            self.channels,
+            read.images,
+            read.objects,
+            read.classes,
+            self.pixel_rules(),
             self.cache(),
-            segments.take(which) if segments else None,
-            [*given.findings, *others, *findings],
+            read.segments,
+            read.findings,
         )
         source.report()
         return source
 
-    def _others(self, given: AnnotatedImages, labels: np.ndarray) -> list[Finding]:
-        """What is told of objects of unlisted classes (-1)."""
-        homes = given.objects.images[labels < 0]
+    def labelled(self, split: str) -> Labelled:
+        """The objects of one split as a source has them. Raises DataError for files, SettingError for classes."""
+        given = self.annotated(split)
+        classes = BoxClasses(given.vocabulary, self.table(), self.ignore_classes)
+        labels = classes.indexed(given.objects, self.unlisted, given.places)
+        listed = (labels >= 0) | classes.ignores(given.objects)
+        others = self._others(given, listed)
+        which = np.flatnonzero(listed | (self.unlisted == "ignore"))
+        objects = given.objects._replace(classes=labels, ignored=given.objects.ignored | (labels < 0)).take(which)
+        segments = given.segments.take(which) if given.segments else None
+        objects, which, findings = cleaned(objects, given.images, segments.kinds() if segments else None)
+        segments = segments.take(which) if segments else None
+        return Labelled(given.images, objects, classes, segments, [*given.findings, *others, *findings])
+
+    def _others(self, given: AnnotatedImages, listed: np.ndarray) -> list[Finding]:
+        """What is told of objects of unlisted classes."""
+        homes = given.objects.images[~listed]
         fate = "ignored" if self.unlisted == "ignore" else "left out"
         what = f"object(s) of classes that data.classes does not list are {fate}"
         return [finding(what, homes, given.images)] if len(homes) else []
 
 
-def _with_labels(given: AnnotatedImages, labels: np.ndarray, keep_others: bool) -> tuple[Objects, Segments | None]:
-    """The objects with class indices; those of unlisted classes (-1) are ignored as any class, or left out."""
-    listed = labels >= 0
-    objects = given.objects._replace(classes=labels, ignored=given.objects.ignored | ~listed)
-    if keep_others:
-        return objects, given.segments
-    return objects.take(listed), given.segments.take(np.flatnonzero(listed)) if given.segments else None
+@dataclass(frozen=True, kw_only=True)
+class WithInstances(BoxSettings):
+    """Base of the settings of readers whose objects can have masks."""
+
+    instance_masks: bool = False  # whether the target has the objects' masks
+
+    def wants_masks(self) -> bool:
+        return self.instance_masks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +128,32 @@ class PairedBoxes(BoxSettings):
         root = self.root_path()
         pairs = self.pairs()
         members = self.members(split, pairs)
+        broken = self._broken(pairs) if self.on_error == "skip" else {}
+        pairs, members = ([pair for pair in listed if pair.key not in broken] for listed in (pairs, members))
+        if not members:
+            raise DataError(f"{root}: no image of {split!r} can be used; the first: {next(iter(broken.values()))}")
         images = found(root, [pair.image for pair in members])
-        objects, vocabulary, findings = self.parsed(pairs, members, images)
+        objects, vocabulary, findings, segments = self.parsed(pairs, members, images)
         bare = np.array([index for index, pair in enumerate(members) if not pair.truth], np.int64)
         what = "image(s) without annotation file are taken for images without objects"
         negatives = (finding(what, bare, images),) if len(bare) else ()
         places = [str(root / pair.truth) for pair in members]
-        return AnnotatedImages(images, objects, vocabulary, places, findings=(*negatives, *findings))
+        return AnnotatedImages(images, objects, vocabulary, places, segments, (*negatives, *findings))
+
+    def _broken(self, pairs: Sequence[Pair]) -> dict[str, str]:
+        """What is wrong with the files of pairs that cannot be read, by their keys; each is told."""
+        root, broken = self.root_path(), dict[str, str]()
+        for pair in pairs:
+            try:
+                images = found(root, [pair.image])
+            except DataError:  # which `members` has told, and left out
+                images = Images([pair.image], np.ones((1, 2), np.int64), np.ones(1, np.int64))
+            try:
+                self.parsed([pair], [pair], images)
+            except DataError as error:
+                log.warning("%s; left out by data.on_error=skip", error)
+                broken[pair.key] = str(error)
+        return broken
 
     @abstractmethod
     def pairs(self) -> list[Pair]:
@@ -114,11 +163,11 @@ class PairedBoxes(BoxSettings):
     def parsed(self, pairs: Sequence[Pair], members: Sequence[Pair], images: Images) -> Parsed:
         """What the files of the members say, which are some of the pairs."""
 
-    def matched(self, what: str, pattern: str) -> list[Pair]:
-        """Pairs of the images and the files of `pattern`, each of which is a `what`."""
+    def matched(self, what: str, pattern: str, *, are_images: bool = False) -> list[Pair]:
+        """Pairs of the images and the files of `pattern`, each of which is a `what`, and an image or not."""
         root = self.root_path()
         images = find(root, self.images, "images", is_image_name)
-        truths = find(root, pattern, f"{what}s", lambda path: not is_image_name(path))
+        truths = find(root, pattern, f"{what}s", lambda path: is_image_name(path) == are_images)
         may_miss = self.missing_labels == "negative"
         return joined(
             root,

@@ -12,6 +12,7 @@ from hires.data.box_objects import Images, Objects
 from hires.data.box_targets import BoxTargets
 from hires.data.cache import NoCache
 from hires.data.file_source import FileSource
+from hires.data.pixels import PixelRules
 from hires.data.segments import Segments
 from hires.data.settings import WindowSettings
 from hires.interfaces import Window
@@ -31,12 +32,12 @@ class BoxSource(FileSource):
         images: Images,
         objects: Objects,
         classes: BoxClasses,
-        channels: int,
+        rules: PixelRules,
         cache: NoCache,
         segments: Segments | None = None,
         findings: Sequence[Finding] = (),
     ):
-        super().__init__(root, images.paths, channels, cache, images.sizes)
+        super().__init__(root, images.paths, rules, cache, images.sizes)
         self.classes, self.category_ids = classes.names, classes.ids
         self.instance_masks = segments is not None
         self._segments, self._findings = segments, findings
@@ -57,7 +58,7 @@ class BoxSource(FileSource):
         return self._target(index, Window(0, 0, *self.size(index)), masks=False)
 
     def read(self, index: int, window: Window | None = None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Image (H, W, C) uint8 and the objects of the window or whole; the image as `pixels` gives it."""
+        """Image (H, W, C) and the objects of the window or whole; the image as `pixels` gives it."""
         image = self.pixels(index, window)
         corner = (0, 0) if window is None else (window.y, window.x)
         return image, self._target(index, Window(*corner, *image.shape[:2]), self.instance_masks)

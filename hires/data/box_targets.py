@@ -33,12 +33,13 @@ class BoxTargets:
 
     def placement(self) -> Placement:
         share, negatives = self.settings.focus, self.settings.negatives
+        by_area = self.settings.sampling == "area"
         if share == 0 and negatives is None:
-            return Placement(self.source, None, 0.0)
+            return Placement(self.source, None, 0.0, by_area)
         focus = BoxFocus(self.source, self.settings.focus_classes, self.settings.min_visibility)
         if negatives is None:
-            return Placement(self.source, focus, share)
-        return BalancedPlacement(self.source, focus, share, negatives)
+            return Placement(self.source, focus, share, by_area)
+        return BalancedPlacement(self.source, focus, share, negatives, by_area)
 
     def shown(self, target: Arrays, before: Size, after: Size) -> Arrays:
         scale = np.divide(after, before)[::-1]  # x, y

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from hires.data.images import read_bytes
+from hires.data.label_json import shown
 from hires.interfaces import DataError
 
 _COLUMNS = 5
+_HIGHEST = 2**31 - 1  # number of a class
 
 
 def read_rows(path: Path, layout: str) -> tuple[np.ndarray, np.ndarray]:
@@ -27,9 +29,11 @@ def read_rows(path: Path, layout: str) -> tuple[np.ndarray, np.ndarray]:
 
 def class_numbers(path: Path, values: np.ndarray, lines: np.ndarray) -> np.ndarray:
     """(N,) int64 of a column of class ids. Raises DataError for what is no whole number."""
-    wrong = np.flatnonzero((values != np.round(values)) | (values < 0))
+    wrong = np.flatnonzero((values != np.round(values)) | (values < 0) | (values > _HIGHEST))
     if len(wrong):
-        raise DataError(f"{path}:{lines[wrong[0]]}: class {values[wrong[0]]:g} is no whole number from 0")
+        raise DataError(
+            f"{path}:{lines[wrong[0]]}: class {values[wrong[0]]:g} is no whole number from 0 to {_HIGHEST}"
+        )
     return values.astype(np.int64)
 
 
@@ -58,7 +62,7 @@ def _parsed(values: list[str], place: str, layout: str) -> list[float]:
     try:
         numbers = [float(value) for value in values]
     except ValueError:
-        raise DataError(f"{place}: {' '.join(values)!r} are not all numbers, expected {layout}") from None
+        raise DataError(f"{place}: {shown(' '.join(values))} are not all numbers, expected {layout}") from None
     if not all(map(math.isfinite, numbers)):
-        raise DataError(f"{place}: {' '.join(values)!r} are not all finite, expected {layout}")
+        raise DataError(f"{place}: {shown(' '.join(values))} are not all finite, expected {layout}")
     return numbers

@@ -13,7 +13,7 @@ import numpy as np
 log = logging.getLogger(__name__)
 
 Decode = Callable[[Path], np.ndarray]
-_FORMAT = 1  # raise when decoding changes, so that older entries are no longer found
+_FORMAT = 2  # raise when decoding changes, so that older entries are no longer found
 _STALE_SECONDS = 3600
 
 
@@ -23,6 +23,10 @@ class NoCache:
     def load(self, path: Path, decode: Decode, variant: str = "") -> np.ndarray:
         """What `decode(path)` returns."""
         return decode(path)
+
+    def takes(self, path: Path, count: int, variant: str = "") -> bool:
+        """Whether the decoded file of so many bytes is there, or would be kept."""
+        return False
 
 
 class DecodedCache(NoCache):
@@ -52,6 +56,17 @@ class DecodedCache(NoCache):
             kept = _open(entry)
         return array if kept is None else kept
 
+    def takes(self, path: Path, count: int, variant: str = "") -> bool:
+        try:
+            if self._entry(path, variant).exists():
+                return True
+            if not self._writes or count > self.budget:
+                return False
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return self._has_room(count)
+        except OSError:
+            return False
+
     def _entry(self, path: Path, variant: str) -> Path:
         stat = os.stat(path)
         key = repr((os.path.abspath(path), stat.st_size, stat.st_mtime_ns, _FORMAT, variant))
@@ -60,14 +75,19 @@ class DecodedCache(NoCache):
     def _write(self, entry: Path, array: np.ndarray) -> bool:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            if _folder_bytes(self.folder) + array.nbytes > self.budget:
-                self._stop(logging.INFO, "is full: decoding the rest each time; raise data.cache_gib or empty it")
+            if not self._has_room(array.nbytes):
                 return False
             _write_whole(entry, array)
         except OSError as error:
             self._stop(logging.WARNING, f"cannot be written ({error.strerror or error}): going on without it")
             return False
         return True
+
+    def _has_room(self, count: int) -> bool:
+        if _folder_bytes(self.folder) + count <= self.budget:
+            return True
+        self._stop(logging.INFO, "is full: decoding the rest each time; raise data.cache_gib or empty it")
+        return False
 
     def _stop(self, level: int, why: str) -> None:
         self._writes = False

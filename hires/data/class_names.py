@@ -1,10 +1,13 @@
 """Reads which class number has which name, as YOLO data sets write it."""
 
+import re
 from pathlib import Path
+from typing import Any, ClassVar
 
 import yaml
 
 from hires.data.images import read_bytes
+from hires.data.label_json import name_of
 from hires.interfaces import ConfigError, DataError
 
 _USUAL = ("*.names", "classes.txt", "data.yaml", "data.yml", "dataset.yaml")
@@ -29,11 +32,11 @@ def read_names(path: Path) -> dict[int, str]:
         given = _of_yaml(text) if path.suffix in (".yaml", ".yml") else text.rstrip().splitlines()
     except UnicodeDecodeError:
         raise DataError(f"{path}: is no text; write one class name a line") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: class names cannot be read ({error})") from None
     pairs = given.items() if isinstance(given, dict) else enumerate(given or ())
-    names = {number: str(name).strip() for number, name in pairs}
-    if not names or not all(names.values()) or not all(type(number) is int for number in names):
+    names = {_number(number): name_of(name) or "" for number, name in pairs}
+    if not names or not all(names.values()) or min(names) < 0:
         raise DataError(f"{path}: no list of class names; write one a line, or in YAML names: [...]")
     listed = list(names.values())
     twice = [name for position, name in enumerate(listed) if name in listed[:position]]
@@ -42,7 +45,25 @@ def read_names(path: Path) -> dict[int, str]:
     return names
 
 
-def _of_yaml(text: str) -> dict[int, str] | list[str] | None:
-    content = yaml.safe_load(text)
+def _number(key: object) -> int:
+    """A class number as YAML holds it, -1 for what is none."""
+    text = key if isinstance(key, str) else str(key) if isinstance(key, int) else ""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
+
+
+class _PlainText(yaml.SafeLoader):
+    """Leaves numbers, dates, `yes` and `no` as they are written, and refuses a key that stands twice."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        content = super().construct_mapping(node, deep=deep)
+        if len(content) < len(node.value):
+            raise ValueError(f"a key stands twice in the mapping that begins in line {node.start_mark.line + 1}")
+        return content
+
+
+def _of_yaml(text: str) -> dict[str, Any] | list[Any] | None:
+    content = yaml.load(text, _PlainText)
     names = content.get("names") if isinstance(content, dict) else None
     return names if isinstance(names, (dict, list)) else None

@@ -1,12 +1,11 @@
 """Reads COCO's annotation files into flat lists, and refuses by name what does not fit together."""
 
-import json
-import posixpath
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hires.data.box_lists import path_below
 from hires.data.coco_values import area, corners, crowd, text, whole_number
-from hires.data.images import read_bytes
+from hires.data.label_json import read_json, shown
 from hires.interfaces import DataError
 
 
@@ -49,10 +48,10 @@ Entry = dict[str, Any]
 _outlines: dict[tuple[str, str, int], Outline] = {}  # large files take a minute, and every split asks for all
 
 
-def read_coco(path: Path, folder: str) -> CocoFile:
+def read_coco(path: Path, folder: str, root: Path) -> CocoFile:
     """A whole file; `folder`, relative to the data set's root, is where its file names begin. Raises DataError."""
     content = _content(path)
-    images = _images(path, content["images"], folder)
+    images = _images(path, content["images"], folder, root)
     categories = _categories(path, content["categories"])
     known = {image.id for image in images}
     objects = [_object(path, n, given) for n, given in enumerate(content["annotations"], 1)]
@@ -66,13 +65,13 @@ def read_coco(path: Path, folder: str) -> CocoFile:
     return CocoFile(images, objects, categories)
 
 
-def outline(path: Path, folder: str) -> Outline:
+def outline(path: Path, folder: str, root: Path) -> Outline:
     """The images and categories of a file, which is read once as long as it does not change. Raises DataError."""
     key = _key(path, folder)
     if key not in _outlines:
         content = _content(path)
         _outlines[key] = _outline(
-            _images(path, content["images"], folder), _categories(path, content["categories"])
+            _images(path, content["images"], folder, root), _categories(path, content["categories"])
         )
     return _outlines[key]
 
@@ -86,42 +85,37 @@ def _key(path: Path, folder: str) -> tuple[str, str, int]:
 
 
 def _content(path: Path) -> dict[str, list[Entry]]:
-    try:
-        content = json.loads(read_bytes(path).decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is no JSON ({error}); save it again") from None
+    content = read_json(path)
     for key in ("images", "annotations", "categories"):
         if not isinstance(content, dict) or not isinstance(content.get(key), list):
             raise DataError(f"{path}: has no list {key!r}; COCO files have images, annotations and categories")
         for number, entry in enumerate(content[key], 1):
             if not isinstance(entry, dict):
-                raise DataError(
-                    f"{path}: entry {number} of {key} is {str(entry)[:40]!r}, expected keys with values"
-                )
+                raise DataError(f"{path}: entry {number} of {key} is {shown(entry)}, expected keys with values")
     return content
 
 
-def _images(path: Path, given: list[Entry], folder: str) -> list[CocoImage]:
-    images = [_image(path, number, entry, folder) for number, entry in enumerate(given, 1)]
+def _images(path: Path, given: list[Entry], folder: str, root: Path) -> list[CocoImage]:
+    images = [_image(path, number, entry, folder, root) for number, entry in enumerate(given, 1)]
     _check_unique(path, "image id", [image.id for image in images])
     _check_unique(path, "file name", [image.path for image in images])
     return images
 
 
-def _image(path: Path, number: int, given: Entry, folder: str) -> CocoImage:
+def _image(path: Path, number: int, given: Entry, folder: str, root: Path) -> CocoImage:
     try:
         sides = [whole_number(given, side) if given.get(side) else 0 for side in ("height", "width")]
         size = (sides[0], sides[1]) if all(sides) else None
-        return CocoImage(whole_number(given, "id"), _path(text(given, "file_name"), folder), size)
+        return CocoImage(whole_number(given, "id"), _path(text(given, "file_name"), folder, root), size)
     except ValueError as error:
         raise DataError(f"{path}: entry {number} of images {error}") from None
 
 
-def _path(name: str, folder: str) -> str:
-    joined = posixpath.normpath(posixpath.join(folder, name.replace("\\", "/")))
-    if joined.startswith(("/", "../")):
-        raise ValueError(f"has file_name {name!r}, outside of the data set; set data.images to its folder")
-    return joined
+def _path(name: str, folder: str, root: Path) -> str:
+    try:
+        return path_below(name, folder, root)
+    except ValueError as error:
+        raise ValueError(f"has file_name {error}") from None
 
 
 def _categories(path: Path, given: list[Entry]) -> dict[int, str]:
@@ -151,7 +145,7 @@ def _object(path: Path, number: int, given: Entry) -> CocoObject:
             given.get("segmentation"),
         )
     except ValueError as error:
-        which = f"annotation {given['id']}" if "id" in given else f"entry {number} of annotations"
+        which = f"annotation {shown(given['id'])}" if "id" in given else f"entry {number} of annotations"
         raise DataError(f"{path}: {which} {error}") from None
 
 

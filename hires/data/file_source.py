@@ -1,13 +1,25 @@
-"""The images of one split as files: their names, sizes and pixels."""
+"""The images of one split as files: their names, sizes, types and pixels."""
 
+import math
 from collections.abc import Sequence
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hires.data.cache import NoCache
-from hires.data.images import image_size, read_image, to_channels
-from hires.interfaces import Window
+from hires.data.formats.image_file import limit_pixels
+from hires.data.images import image_info, image_size, read_image
+from hires.data.pixels import PixelRules
+from hires.data.windowed_image import WindowedImage
+from hires.interfaces import DataError, Window
+from hires.ops.windows import Size
+
+LARGE = 2**28
+"""Bytes above which an image is not decoded as a whole if windows of it can be: as large as four 8-bit colour
+photographs of 20 megapixels, which any machine can hold in every worker."""
+_GRID = 4  # of a large image, as many windows across and down are looked at for its statistics
 
 
 class FileSource:
@@ -17,12 +29,23 @@ class FileSource:
     """
 
     def __init__(
-        self, root: Path, images: Sequence[str], channels: int, cache: NoCache, sizes: np.ndarray | None = None
+        self,
+        root: Path,
+        images: Sequence[str],
+        rules: PixelRules,
+        cache: NoCache,
+        sizes: np.ndarray | None = None,
     ):
-        self.root, self.channels, self._cache = root, channels, cache
+        self.root, self.rules, self._cache = root, rules, cache
+        limit_pixels(rules.max_pixels)
         # arrays, not lists: worker processes share their pages, and counting references copies none
         self._images = np.array(images)
         self._sizes = np.zeros((len(images), 2), np.int64) if sizes is None else sizes
+        self._kinds = np.zeros(len(images), [("bands", "i4"), ("windowed", "?")])
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        limit_pixels(self.rules.max_pixels)  # in another process
 
     def __len__(self) -> int:
         return len(self._images)
@@ -30,19 +53,102 @@ class FileSource:
     def name(self, index: int) -> str:
         return str(self._images[index])
 
+    def path(self, index: int) -> Path:
+        return self.root / self.name(index)
+
     def size(self, index: int) -> tuple[int, int]:
         if not self._sizes[index, 0]:
-            self._sizes[index] = image_size(self.root / self.name(index))
+            self._sizes[index] = image_size(self.path(index))
         height, width = self._sizes[index]
         return int(height), int(width)
 
+    @cached_property
+    def dtype(self) -> np.dtype:
+        """Of the pixels of every image: that of the first one whose header can be read. Raises DataError."""
+        for index in range(len(self)):
+            try:
+                return image_info(self.path(index)).dtype
+            except DataError:
+                if index == len(self) - 1:
+                    raise
+        return np.dtype(np.uint8)  # of no images
+
+    @property
+    def skips(self) -> bool:
+        """Whether broken files are passed over where all are read."""
+        return self.rules.skip
+
+    @property
+    def channels(self) -> int:
+        """Of the images as they are shown."""
+        return len(self.rules.bands) if self.rules.bands else self.rules.channels
+
     def pixels(self, index: int, window: Window | None) -> np.ndarray:
-        """(H, W, C) uint8 of the window, a copy, or of all, maybe a read-only memory map. Raises DataError."""
-        image = self._cache.load(self.root / self.name(index), read_image)
-        return to_channels(image if window is None else cropped(image, window), self.channels)
+        """(H, W, C) of `dtype` of the window, or of all. Raises DataError.
+
+        All is maybe a read-only memory map, or of an image that is too large for that what gives slices of it.
+        """
+        path = self.path(index)
+        if window is None and self._is_large(index):
+            shape = (*self.size(index), self.channels)
+            image: Any = WindowedImage(partial(self.pixels, index), shape, self.dtype, LARGE)
+            return image
+        if window is not None and self._by_windows(index):
+            image = read_image(path, window)
+        else:
+            image = self._cache.load(path, read_image)
+            image = image if window is None else cropped(image, window)
+        if image.dtype != self.dtype:
+            raise DataError(
+                f"{path}: has {image.dtype} pixels, but {self.path(0)} has {self.dtype}; save all images of a "
+                "data set with pixels of one type"
+            )
+        return self.rules.shown(image, path)
+
+    def some_pixels(self, index: int, most: int) -> np.ndarray:
+        """About `most` pixels (n, C) at most, evenly from all over an image, always the same. Raises DataError."""
+        height, width = self.size(index)
+        if self._is_large(index):
+            parts = [self.pixels(index, window) for window in _spread((height, width), most)]
+            return np.concatenate([part.reshape(-1, self.channels) for part in parts])
+        step = math.ceil(math.sqrt(height * width / most))
+        rows, columns = (slice(min(step // 2, (side - 1) // 2), None, step) for side in (height, width))
+        return self.pixels(index, None)[rows, columns].reshape(-1, self.channels)
+
+    def _by_windows(self, index: int) -> bool:
+        """Whether windows are read from the file itself, without decoding it as a whole.
+
+        Of a memory map they are read faster than from any file, so that this is for images that are too large to
+        be decoded at once, and for those that the cache has no room for.
+        """
+        if not self._kind(index)["windowed"]:
+            return False
+        return self._is_large(index) or not self._cache.takes(self.path(index), self._bytes(index))
+
+    def _is_large(self, index: int) -> bool:
+        return bool(self._kind(index)["windowed"]) and self._bytes(index) > LARGE
+
+    def _bytes(self, index: int) -> int:
+        """Of all bands of an image."""
+        return math.prod(self.size(index)) * int(self._kind(index)["bands"]) * self.dtype.itemsize
+
+    def _kind(self, index: int) -> np.void:
+        if not self._kinds[index]["bands"]:
+            info = image_info(self.path(index))
+            self._kinds[index] = (info.bands, info.windowed)
+        kind: np.void = self._kinds[index]
+        return kind
 
 
 def cropped(array: np.ndarray, window: Window) -> np.ndarray:
     """A copy of the window's part of an array (H, W, ...)."""
     rows = slice(window.y, window.y + window.height)
     return np.array(array[rows, window.x : window.x + window.width])
+
+
+def _spread(size: Size, most: int) -> list[Window]:
+    """Windows in the middles of the cells of a regular grid that together have about `most` pixels at most."""
+    cell = [max(1, side // _GRID) for side in size]
+    side = [min(limit, max(1, math.isqrt(most) // _GRID)) for limit in cell]
+    starts = [range((c - s) // 2, limit - s + 1, c) for c, s, limit in zip(cell, side, size, strict=True)]
+    return [Window(y, x, side[0], side[1]) for y in starts[0] for x in starts[1]]

@@ -24,7 +24,7 @@ def class_pixels(source: SegmentationSource) -> np.ndarray:
     """
     pixels = np.zeros(len(source.classes), np.int64)
     for image in range(len(source)):
-        rows, _ = _row_counts(source.mask(image), len(pixels), source.multilabel)
+        rows, _ = _row_counts(_mask(source, image), len(pixels), source.multilabel)
         pixels += rows.sum(axis=0)
     return pixels
 
@@ -43,7 +43,7 @@ class ClassIndex:
         self.counts = np.zeros((images, classes), np.int64)
         samples, counted = [], 0
         for image in range(images):
-            mask, rng = source.mask(image), np.random.default_rng(image)
+            mask, rng = _mask(source, image), np.random.default_rng(image)
             rows, valid = _row_counts(mask, classes, source.multilabel)
             self.counts[image] = rows.sum(axis=0)
             counted += valid
@@ -77,6 +77,17 @@ class ClassIndex:
             raise DataError("every training pixel is ignored; check data.classes and data.ignore_values")
         if not self:
             log.info("no image holds a class in focus: all windows are placed at random")
+
+
+def _mask(source: SegmentationSource, image: int) -> np.ndarray:
+    """The mask of an image; where broken files are skipped and this is one, a single pixel that does not count."""
+    try:
+        return source.mask(image)
+    except DataError as error:
+        if not getattr(source, "skips", False):
+            raise
+        log.warning("%s; left out, by data.on_error=skip", error)
+        return np.full((1, 1), IGNORE, np.uint8)
 
 
 def check_names(wanted: Sequence[str] | None, names: Sequence[str]) -> None:

@@ -8,11 +8,12 @@ from typing import Literal, cast
 
 import numpy as np
 
-from hires.data.box_classes import Table, Vocabulary
+from hires.data.box_classes import Given, Table, Vocabulary
 from hires.data.box_folder import PairedBoxes, Parsed
 from hires.data.box_objects import Images, made
 from hires.data.box_text import class_numbers, looks_like_rows, read_rows
 from hires.data.class_names import names_file, read_names
+from hires.data.label_json import FURTHEST
 from hires.data.pairs import Pair
 from hires.interfaces import DataError
 
@@ -22,9 +23,9 @@ class LabelFolder(PairedBoxes):
     """Images and text files below `root`, paired by what the wildcards of both globs matched alike."""
 
     labels: str  # glob relative to root
-    # file of names below root, names in order of their numbers or by number, or name -> number(s) in the files;
-    # null: the file of names in root
-    classes: str | tuple[str, ...] | dict[str, int | tuple[int, ...]] | dict[int, str] | None = None
+    # file of names below root, names in order of their numbers or by number, or name -> number(s) in the files, or
+    # name(s) in the file of names in root; null: that file
+    classes: str | tuple[str, ...] | dict[str, Given | tuple[Given, ...]] | dict[int, str] | None = None
 
     def pairs(self) -> list[Pair]:
         return self.matched("label", self.labels)
@@ -57,16 +58,23 @@ class LabelFolder(PairedBoxes):
     def _by_number(self) -> bool:
         return isinstance(self.classes, dict) and all(isinstance(key, int) for key in self.classes)
 
+    def _names_classes(self) -> bool:
+        """Whether the settings call any class by a name, which a file must then give a number."""
+        given = self.classes.values() if isinstance(self.classes, dict) else ()
+        listed = [key for value in given for key in (value if isinstance(value, tuple) else (value,))]
+        return any(isinstance(key, str) for key in [*listed, *self.ignore_classes])
+
     def _vocabulary(self) -> Vocabulary:
         if self._by_number():
             return Vocabulary(cast(dict[int, str], self.classes))
-        if isinstance(self.classes, dict):
+        if isinstance(self.classes, dict) and not self._names_classes():
             return Vocabulary({}, complete=False)
         if isinstance(self.classes, tuple):
             names = dict(enumerate(self.classes))
         else:
             root = self.root_path()
-            names = read_names(root / self.classes if self.classes else names_file(root))
+            given = isinstance(self.classes, str) and self.classes
+            names = read_names(root / given if given else names_file(root))
         return Vocabulary({number + self.first_number(): name for number, name in names.items()})
 
 
@@ -101,4 +109,7 @@ class XyxyFolder(LabelFolder):
 
     def _objects(self, path: Path, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows, lines = read_rows(path, "x1 y1 x2 y2 class")
+        wrong = np.flatnonzero((np.abs(rows[:, :4]) > FURTHEST).any(axis=1))
+        if len(wrong):
+            raise DataError(f"{path}:{lines[wrong[0]]}: {rows[wrong[0], :4].tolist()} are no pixels of any image")
         return rows[:, :4], class_numbers(path, rows[:, 4], lines)

@@ -3,6 +3,7 @@
 import math
 
 from hires.data.mosaic import FURTHEST
+from hires.data.pixel_statistics import pixel_type
 from hires.data.settings import DataSettings, TrainingSource
 from hires.interfaces import DataLimits
 from hires.ops.windows import Size
@@ -18,7 +19,8 @@ def data_limits(source: TrainingSource, image_size: Size, settings: DataSettings
         objects = targets.most_objects(_largest_window(image_size, settings))
         if settings.mosaic > 0:
             objects = max(objects, sum(targets.most_objects(size) for size in _quadrants(image_size)))
-    return DataLimits(max_objects=objects, max_shape=max(sizes, key=math.prod))
+    largest = max(sizes, key=math.prod)
+    return DataLimits(max_objects=objects, max_shape=largest, dtype=str(pixel_type(source)))
 
 
 def _largest_window(image_size: Size, settings: DataSettings) -> Size:

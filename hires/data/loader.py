@@ -1,14 +1,19 @@
 """Feeds optimizer batches: which samples belong to a step, and worker processes that make them."""
 
-from collections.abc import Iterator
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import cv2
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from hires.data.packing import Packed, packed, unpacked
 from hires.interfaces import ConfigError, DataError, HiresError, Sample
 from hires.ops.process_memory import lift_limit
+
+log = logging.getLogger(__name__)
 
 Key = tuple[int, int]
 """(epoch, index) of a sample."""
@@ -49,23 +54,46 @@ class StepSampler(Sampler[list[Key]]):
 
 
 class StepLoader:
-    """Yields the list of samples of each step. Raises DataError or ConfigError from workers as they were."""
+    """Yields the list of samples of each step. Raises DataError or ConfigError from workers as they were.
 
-    def __init__(self, loader: DataLoader[Any]):
-        self._loader = loader
+    Warns of every broken file whose place others take, once; raises DataError when those are more than half of
+    `images`.
+    """
+
+    def __init__(self, loader: DataLoader[Any], images: int = 0):
+        self._loader, self._images = loader, images
+        self._skipped: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[list[Sample]]:
-        for samples in self._loader:
+        for batch in self._loader:
+            samples = unpacked(batch) if isinstance(batch, Packed) else batch
             for sample in samples:
                 if isinstance(sample, _Failure):
                     raise sample.kind(sample.message)
+                if sample.skipped:
+                    self._note(sample.skipped)
             yield samples
+        if self._skipped:
+            count, times = len(self._skipped), self._skipped.total()
+            log.warning("data.on_error=skip: of %d broken file(s), %d sample(s) were replaced", count, times)
+
+    def _note(self, skipped: Sequence[str]) -> None:
+        for message in skipped:
+            file = message.partition(": ")[0]  # what is wrong with it may depend on the window
+            self._skipped[file] += 1
+            if self._skipped[file] == 1:
+                log.warning("%s; skipped, as broken file number %d", message, len(self._skipped))
+        if len(self._skipped) > self._images / 2:
+            raise DataError(
+                f"data.on_error: {len(self._skipped)} of {self._images} images are broken, more than half; "
+                f"the last: {skipped[-1]}"
+            )
 
 
-def make_loader(dataset: Dataset[Sample], sampler: StepSampler, workers: int, pin_memory: bool) -> StepLoader:
+def make_loader(dataset: Any, sampler: StepSampler, workers: int, pin_memory: bool) -> StepLoader:
     """A loader of the sampler's steps; leaves the global random state alone.
 
     Workers start with an iteration and end with it, also when it ends early or by an error.
@@ -74,7 +102,7 @@ def make_loader(dataset: Dataset[Sample], sampler: StepSampler, workers: int, pi
         _Guarded(dataset),
         batch_sampler=sampler,
         num_workers=workers,
-        collate_fn=_as_they_are,
+        collate_fn=_packed_if_whole if workers else _as_they_are,
         pin_memory=pin_memory,
         worker_init_fn=_single_threaded,
         generator=torch.Generator(),
@@ -83,7 +111,7 @@ def make_loader(dataset: Dataset[Sample], sampler: StepSampler, workers: int, pi
         persistent_workers=False,
         prefetch_factor=2 if workers else None,
     )
-    return StepLoader(loader)
+    return StepLoader(loader, len(dataset) if hasattr(dataset, "__len__") else 0)
 
 
 class _Failure(NamedTuple):
@@ -104,6 +132,10 @@ class _Guarded(Dataset[Sample | _Failure]):
             return _Failure(DataError, str(error))
         except ConfigError as error:
             return _Failure(ConfigError, str(error))
+
+
+def _packed_if_whole(samples: list[Any]) -> Any:
+    return samples if any(isinstance(sample, _Failure) for sample in samples) else packed(samples)
 
 
 def _as_they_are(samples: list[Any]) -> list[Any]:

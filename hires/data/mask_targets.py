@@ -30,7 +30,7 @@ class MaskTargets:
     def placement(self) -> Placement:
         focus = self.settings.focus
         index = ClassIndex(self.source, self.settings.focus_classes) if focus > 0 else None
-        return Placement(self.source, index, focus)
+        return Placement(self.source, index, focus, self.settings.sampling == "area")
 
     def shown(self, target: Arrays, before: Size, after: Size) -> Arrays:
         return {"mask": target["mask"] if before == after else resize_mask(target["mask"], after)}

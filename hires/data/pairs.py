@@ -92,7 +92,7 @@ def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bo
 def _files(root: Path, pattern: str) -> list[str]:
     found = sorted(set(glob.glob(pattern, root_dir=root, recursive=True)))
     files = [path.replace(os.sep, "/") for path in found if not (root / path).is_dir()]
-    if len(files) < len(found) and not pattern.endswith("**"):
+    if len(files) < len(found) and "**" not in pattern:  # which matches folders on its way
         log.warning("%s: %d folder(s) match %r and are skipped", root, len(found) - len(files), pattern)
     return files
 

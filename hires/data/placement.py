@@ -25,12 +25,15 @@ def image_areas(source: ImageSource) -> np.ndarray:
 
 
 class Placement:
-    """A share of the windows holds a pixel in focus; the others fall on an image by its area, uniformly in it."""
+    """A share of the windows holds a pixel in focus; the others fall on an image by its area, uniformly in it.
 
-    def __init__(self, source: ImageSource, focus: Focus | None, share: float):
+    With `by_area` false every image gets as many of them.
+    """
+
+    def __init__(self, source: ImageSource, focus: Focus | None, share: float, by_area: bool = True):
         self.source, self.focus = source, focus
         self.share = share if focus else 0.0
-        self._area_ends = np.cumsum(image_areas(source))
+        self._ends = np.cumsum(image_areas(source) if by_area else np.ones(len(source), np.int64))
 
     def __call__(self, size: Size, rng: np.random.Generator) -> tuple[int, Window]:
         """Image index and a window of `size` in it, clipped to the image."""
@@ -44,6 +47,6 @@ class Placement:
         return index, window_around((y, x), self.source.size(index), size, rng)
 
     def anywhere(self, size: Size, rng: np.random.Generator) -> tuple[int, Window]:
-        pixel = rng.integers(self._area_ends[-1])
-        index = int(np.searchsorted(self._area_ends, pixel, side="right"))
+        place = rng.integers(self._ends[-1])
+        index = int(np.searchsorted(self._ends, place, side="right"))
         return index, random_window(self.source.size(index), size, rng)

@@ -15,8 +15,12 @@ def polygon_pixels(ring: np.ndarray, window: Window) -> np.ndarray:
     """
     x, y = ring.T.astype(np.float64) - np.array([[window.x], [window.y]]) - 0.5  # centres are whole numbers now
     x_end, y_end = np.roll(x, -1), np.roll(y, -1)
-    top = np.clip(np.ceil(np.minimum(y, y_end)), 0, window.height).astype(np.int64)
-    bottom = np.clip(np.ceil(np.maximum(y, y_end)), 0, window.height).astype(np.int64)
+    # downwards all, so that an edge that is passed there and back crosses the same pixels, and vanishes
+    down = y <= y_end
+    x, x_end = np.where(down, x, x_end), np.where(down, x_end, x)
+    y, y_end = np.where(down, y, y_end), np.where(down, y_end, y)
+    top = np.clip(np.ceil(y), 0, window.height).astype(np.int64)
+    bottom = np.clip(np.ceil(y_end), 0, window.height).astype(np.int64)
     edges = np.repeat(np.arange(len(x)), bottom - top)
     before = np.cumsum(bottom - top) - (bottom - top)
     rows = np.arange(len(edges)) - before[edges] + top[edges]
@@ -30,13 +34,15 @@ def polygon_pixels(ring: np.ndarray, window: Window) -> np.ndarray:
 def run_pixels(runs: np.ndarray, height: int, window: Window) -> np.ndarray:
     """(h, w) bool: the pixels of a window that a mask of alternating run lengths sets.
 
-    `runs`: (R,) of pixels off, on, off, …, column by column of a mask that is `height` high.
+    `runs`: (R,) of pixels off, on, off, …, column by column of a mask that is `height` high; the last ones may be
+    left out where they are off.
     """
     ends = np.cumsum(runs, dtype=np.int64)
     low, high = window.x * height, (window.x + window.width) * height
     lengths = np.clip(ends, low, high) - np.clip(ends - runs, low, high)
-    columns = np.repeat(np.arange(len(runs)) % 2 == 1, lengths).reshape(window.width, height)
-    return columns[:, window.y : window.y + window.height].T
+    columns = np.zeros(window.width * height, bool)
+    columns[: lengths.sum()] = np.repeat(np.arange(len(runs)) % 2 == 1, lengths)
+    return columns.reshape(window.width, height)[:, window.y : window.y + window.height].T
 
 
 def run_columns(runs: np.ndarray, height: int) -> tuple[int, int]:

@@ -1,10 +1,11 @@
 """Masks of single objects as an annotation file describes them, packed; pixels are made of them on demand."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hires.data.label_json import FURTHEST, shown
 from hires.data.rasterize import decoded_runs, polygon_pixels, run_columns, run_pixels
 from hires.interfaces import Window
 from hires.ops.instances import InstanceMask
@@ -29,18 +30,36 @@ def parsed(given: Any, size: tuple[int, int]) -> Segment:
         raise ValueError("has no segmentation")
     counts = given["counts"]
     if given.get("size") != list(size):
-        raise ValueError(f"has a mask of {given.get('size')} (height, width), its image is {list(size)}")
+        raise ValueError(f"has a mask of {shown(given.get('size'))} (height, width), its image is {list(size)}")
     runs = decoded_runs(counts) if isinstance(counts, str) else _numbers(counts, np.int64)
-    if runs.ndim != 1 or (runs < 0).any() or runs.sum() != size[0] * size[1]:
+    if runs.ndim != 1 or _outside(runs, size) or runs.sum() != size[0] * size[1]:
         raise ValueError(f"has run lengths that do not add up to {size[0]} x {size[1]} pixels")
     return Segment((), runs.astype(np.uint32), size[0])
 
 
+def _outside(runs: np.ndarray, size: tuple[int, int]) -> bool:
+    return bool(((runs < 0) | (runs > size[0] * size[1])).any())
+
+
 def _ring(given: Any) -> np.ndarray:
-    values = _numbers(given, np.float32)
+    values = _numbers(given, np.float64)
     if values.ndim != 1 or len(values) < 6 or len(values) % 2 or not np.isfinite(values).all():
         raise ValueError("has a polygon that is no list of x, y of three points or more")
-    return values.reshape(-1, 2)
+    if (np.abs(values) > FURTHEST).any():
+        raise ValueError("has a polygon that reaches far outside of any image")
+    return values.astype(np.float32).reshape(-1, 2)
+
+
+def ring_segment(rings: Sequence[np.ndarray], height: int) -> Segment:
+    """An object of polygons, each (P, 2) x y, in an image of this height; their areas add up."""
+    return Segment(tuple(ring.astype(np.float32) for ring in rings), _NO_RUNS, height)
+
+
+def run_segment(starts: np.ndarray, lengths: np.ndarray, height: int) -> Segment:
+    """An object of pixels that follow each other column by column: where each run starts, and its length."""
+    ends = starts + lengths
+    gaps = starts - np.concatenate([[0], ends[:-1]])
+    return Segment((), np.stack([gaps, lengths], axis=1).astype(np.uint32).ravel(), height)
 
 
 def _numbers(given: Any, kind: type) -> np.ndarray:
@@ -89,8 +108,12 @@ class Segments:
     def kinds(self) -> np.ndarray:
         """(N,) int64, equal for objects that are described by the same polygons or run lengths."""
         numbers: dict[tuple[bytes, ...], int] = {}
-        described = (self._described(int(member)) for member in self._members)
+        described = self.described(np.arange(len(self._members)))
         return np.array([numbers.setdefault(text, len(numbers)) for text in described], np.int64)
+
+    def described(self, rows: np.ndarray) -> Iterator[tuple[bytes, ...]]:
+        """The polygons or run lengths of objects, as they lie in memory."""
+        return (self._described(int(self._members[row])) for row in rows)
 
     def _described(self, member: int) -> tuple[bytes, ...]:
         rings = range(self._first_rings[member], self._first_rings[member + 1])

@@ -9,9 +9,12 @@ from typing import Annotated, Literal, Protocol
 import numpy as np
 
 from hires.data.cache import NoCache, open_cache
+from hires.data.pixels import PixelRules
 from hires.data.targets import Targets
 from hires.interfaces import ImageSource
 from hires.settings import Bounds, SettingError, Settings
+
+Normalize = Literal["percentile", "minmax", "dtype", "mean_std", "window"]
 
 
 class TrainingSource(ImageSource, Protocol):
@@ -62,13 +65,15 @@ class WindowSettings(Settings):
     focus_classes: tuple[str, ...] | None = None  # default: all but the most frequent class; of boxes: all
     min_visibility: Annotated[float, Bounds(0, 1)] = 0.3  # share of a box below which its object is not learnt
     negatives: Annotated[float, Bounds(0, 1)] | None = None  # share of windows without objects
+    sampling: Literal["area", "image"] = "area"  # by what an image's share of the other windows goes
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings(Settings, ABC):
     """Base of every reader's settings.
 
-    `channels`: what the network gets: 3 shows gray images as three equal channels, 1 turns RGB into gray.
+    `channels`: what the network gets: 3 shows gray images as three equal channels, 1 turns RGB into gray; other
+    numbers are those of the bands of the files. `bands` are the channels instead, where they are named.
     """
 
     root: str  # folder of the data set
@@ -77,7 +82,16 @@ class DataSettings(Settings, ABC):
     windows_per_epoch: Annotated[int, Bounds(1)] | None = None
     scale: tuple[float, float] | None = None  # objects of a window are shown this much larger, at random
     mosaic: Annotated[float, Bounds(0, 1)] = 0.0  # share of samples made of four windows
-    channels: Literal[1, 3] = 3
+    channels: Annotated[int, Bounds(1)] = 3
+    bands: tuple[Annotated[int, Bounds(1)], ...] | None = None  # from 1
+    normalize: Normalize | None = None  # default: dtype for 8-bit images, percentile for others
+    percentiles: tuple[Annotated[float, Bounds(0, 100)], Annotated[float, Bounds(0, 100)]] = (1.0, 99.0)
+    level: float | None = None  # with normalize=window: the value in its middle
+    width: Annotated[float, Bounds(0)] | None = None  # with normalize=window: from its lower to its upper end
+    nodata: float | None = None  # value of pixels that statistics leave out, and of NaN and infinite ones
+    statistics_pixels: Annotated[int, Bounds(1)] = 1_000_000  # of an image, at most
+    max_pixels: Annotated[int, Bounds(1)] = 2**32  # of one decoding
+    on_error: Literal["error", "skip"] = "error"  # what happens where a file is broken
     workers: Annotated[int, Bounds(0)] = 2  # processes that load data; 0 loads in the main process
     cache_gib: Annotated[float, Bounds(0)] = 4.0  # GiB of decoded images kept on disk; 0 keeps none
     cache_dir: str = "~/.cache/hires"
@@ -90,6 +104,7 @@ class DataSettings(Settings, ABC):
             )
         if self.mosaic > 0 and self.fit == "resize":
             raise SettingError("mosaic", self.mosaic, "0 with fit=resize, which shows whole images")
+        self._check_pixels()
         if self.scale is None:
             return
         if self.fit == "resize":
@@ -97,6 +112,28 @@ class DataSettings(Settings, ABC):
         low, high = self.scale
         if not 0 < low <= high < math.inf:
             raise SettingError("scale", list(self.scale), "null, or [low, high] with 0 < low <= high")
+
+    def _check_pixels(self) -> None:
+        if self.bands is not None and not self.bands:
+            raise SettingError("bands", [], "null, or at least one band, as [3,2,1]")
+        low, high = self.percentiles
+        if not low < high:
+            raise SettingError("percentiles", [low, high], "[low, high] with low < high")
+        window = {"level": self.level, "width": self.width or None}
+        for key, value in window.items():
+            if self.normalize == "window" and value is None:
+                raise SettingError(key, getattr(self, key), "with normalize=window a number (a width above 0)")
+            if self.normalize != "window" and value is not None:
+                raise SettingError(key, value, "null unless data.normalize=window")
+
+    @property
+    def shown_channels(self) -> int:
+        """Channels of an image as the network sees it."""
+        return len(self.bands) if self.bands else self.channels
+
+    def pixel_rules(self) -> PixelRules:
+        """What becomes of the bands of an image file."""
+        return PixelRules(self.channels, self.bands, self.nodata, self.max_pixels, self.on_error == "skip")
 
     @abstractmethod
     def source(self, split: str) -> ImageSource:

@@ -29,10 +29,10 @@ def keys_of_list(root: Path, pairs: Sequence[Pair], list_file: str, split: str, 
     that do not exist are left out. Raises DataError for entries that match no image, and for a list without
     entries, unless they are skipped.
     """
-    entries = _entries(root / list_file, split)
+    entries = entries_of(root / list_file, split)
     if not entries and not missing.skip:
         raise DataError(f"{root / list_file}: lists no image; write one a line, or change data.splits.{split}")
-    images = _Images(root, pairs)
+    images = Lookup(root, pairs)
     found = {entry: images.key(entry) for entry in entries}
     unknown = [entry for entry, key in found.items() if key is None]
     if unknown and not missing.skip:
@@ -69,7 +69,8 @@ def _warn(path: Path, count: int, unknown: Sequence[str], moved: Sequence[str]) 
         log.warning(text, path, len(moved), some(moved))
 
 
-def _entries(path: Path, split: str) -> list[str]:
+def entries_of(path: Path, split: str) -> list[str]:
+    """The lines of a list that are not empty, with / between folders. Raises DataError."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
@@ -78,10 +79,11 @@ def _entries(path: Path, split: str) -> list[str]:
         raise DataError(f"{path}: cannot be read ({error.strerror}), but data.splits.{split} names it") from None
     except UnicodeDecodeError:
         raise DataError(f"{path}: is no text; data.splits.{split} needs a list, one image a line") from None
-    return [line.strip().replace("\\", "/").removeprefix("./") for line in lines if line.strip()]
+    entries = (line.strip().replace("\\", "/").removeprefix("./").lstrip() for line in lines)
+    return [entry for entry in entries if entry]
 
 
-class _Images:
+class Lookup:
     """Looks up images by what a list may call them. `moved` collects entries whose folder is not there."""
 
     def __init__(self, root: Path, pairs: Sequence[Pair]):

@@ -1,17 +1,21 @@
 """Settings of readers that find all images of a set and divide them into splits."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from hires.data.folds import Folds, check_folds, check_groups
+from hires.data.images import image_info
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.data.split_lists import Missing
 from hires.data.splits import check_splits, split_pairs
 from hires.interfaces import ConfigError, DataError
 from hires.settings import Bounds
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,4 +64,23 @@ class SplitSettings(DataSettings):
                 f"{root}: split {split!r} has no image ({counts}){given}; change data.splits"
                 f"{'' if split == 'train' else f', or set data.splits.{split}=null'}"
             )
-        return splits[split]
+        return self.readable(splits[split], split)
+
+    def readable(self, pairs: list[Pair], split: str) -> list[Pair]:
+        """Those whose image says how large it is, where broken files are skipped. Raises DataError if few do."""
+        if self.on_error != "skip":
+            return pairs
+        readable = []
+        for pair in pairs:
+            try:
+                image_info(self.root_path() / pair.image)
+            except DataError as error:
+                log.warning("%s; left out of %s, by data.on_error=skip", error, split)
+            else:
+                readable.append(pair)
+        if len(readable) < len(pairs) / 2:
+            raise DataError(
+                f"{self.root_path()}: of {len(pairs)} images of split {split!r} only {len(readable)} can be read; "
+                "data.on_error=skip takes at most half of them for broken"
+            )
+        return readable

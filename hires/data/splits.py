@@ -47,6 +47,22 @@ def split_pairs(
     `missing`: what is done with what a list names and is not there.
     """
     names = group_names(root, pairs, groups)
+    chosen = split_keys(root, pairs, splits, seed, names=names, folds=folds, missing=missing)
+    check_leaks(root, pairs, chosen, names)
+    return {name: [pair for pair in pairs if pair.key in keys] for name, keys in chosen.items()}
+
+
+def split_keys(
+    root: Path,
+    pairs: Sequence[Pair],
+    splits: Mapping[str, Any],
+    seed: int,
+    *,
+    names: Mapping[str, str],
+    folds: Folds | None = None,
+    missing: Missing = STRICT,
+) -> dict[str, set[str]]:
+    """Keys of pairs by split as `split_pairs` divides them, whether or not some are in two; `names`: groups."""
     if folds:
         splits = {name: rule for name, rule in splits.items() if name not in ("train", "val")}
     chosen = _by_rules(root, pairs, splits, names, seed, missing)
@@ -56,8 +72,7 @@ def split_pairs(
         chosen = {"val": fold_keys(root, rest, names, folds, seed), **chosen}
     if splits.get("train") is None:
         chosen["train"] = {pair.key for pair in pairs} - set().union(*chosen.values())
-    check_leaks(root, pairs, chosen, names)
-    return {name: [pair for pair in pairs if pair.key in keys] for name, keys in chosen.items()}
+    return chosen
 
 
 def _by_rules(

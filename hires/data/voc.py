@@ -1,6 +1,6 @@
 """Reads boxes from the XML files of Pascal VOC."""
 
-import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,11 @@ from hires.data.box_classes import Given, Table, Vocabulary
 from hires.data.box_folder import PairedBoxes, Parsed
 from hires.data.box_objects import Images, made
 from hires.data.images import read_bytes
+from hires.data.label_json import check_near, shown
 from hires.data.pairs import Pair
 from hires.interfaces import DataError
 
+_SIDE = re.compile(r"[0-9]{1,9}")
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
@@ -74,7 +76,7 @@ def read_voc(path: Path) -> VocFile:
     """What a file says. Raises DataError for what is no such file, or has a DTD or entities."""
     root = _root(path)
     sides = [(root.findtext(f"size/{side}") or "").strip() for side in ("height", "width")]
-    height, width = (int(side) if side.isdigit() else 0 for side in sides)  # often 0 where it was not known
+    height, width = (int(side) if _SIDE.fullmatch(side) else 0 for side in sides)  # often 0 where it was not known
     objects = [_object(path, number, element) for number, element in enumerate(root.iter("object"), 1)]
     return VocFile((height, width) if height and width else None, objects)
 
@@ -106,7 +108,7 @@ def _object(path: Path, number: int, element: Element) -> VocObject:
     try:
         box = tuple(float(corner) for corner in corners)
     except ValueError:
-        raise DataError(f"{place} ({name}): <bndbox> needs {', '.join(_CORNERS)}, got {corners}") from None
-    if not all(map(math.isfinite, box)):
-        raise DataError(f"{place} ({name}): <bndbox> is not finite: {corners}")
+        raise DataError(f"{place} ({name}): <bndbox> needs {', '.join(_CORNERS)}, got {shown(corners)}") from None
+    if not check_near(box):
+        raise DataError(f"{place} ({name}): <bndbox> is not finite, or far outside of any image: {shown(corners)}")
     return VocObject(name, box, (element.findtext("difficult") or "").strip() == "1")

@@ -13,7 +13,7 @@ import torch
 
 from hires.engine.shortage import Shortage, attempt, release
 from hires.engine.views import Views, show
-from hires.interfaces import Batch, Evaluator, ImageSource, TrainingError, View
+from hires.interfaces import Batch, DataError, Evaluator, ImageSource, TrainingError, View
 from hires.ops.random_state import WholeRandomState
 
 log = logging.getLogger(__name__)
@@ -38,19 +38,19 @@ def evaluate(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     settle: Settle = as_it_is,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    skip: bool = False,
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
 
-    `place` brings a batch to the device; `progress` is told the images done and their number. Raises TrainingError
-    when memory runs out with one view at a time.
+    `place` brings a batch to the device; `progress` is told the images done and their number. With `skip`, broken
+    images are left out, up to half of all. Raises TrainingError when memory runs out with one view at a time.
     """
     fitting = views if isinstance(views, FittingViews) else FittingViews(views)
     training = task.training
     task.eval()
     evaluator.reset()
     try:
-        for index in range(len(source)):
-            image, target = source.read(index)
+        for index, image, target in _images(source, len(source) // 2 if skip else 0):
             parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
             for part in fitting.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
@@ -58,6 +58,20 @@ def evaluate(
     finally:
         task.train(training)
     return evaluator.compute()
+
+
+def _images(source: ImageSource, broken: int) -> Iterator[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
+    """Index, image and target of the images; warns of at most so many that are broken. Raises DataError."""
+    for index in range(len(source)):
+        try:
+            image, target = source.read(index)
+        except DataError as error:
+            if not broken:
+                raise
+            broken -= 1
+            log.warning("%s; left out of the evaluation, by data.on_error=skip", error)
+        else:
+            yield index, image, target
 
 
 class FittingViews:

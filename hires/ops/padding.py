@@ -3,6 +3,8 @@
 import cv2
 import numpy as np
 
+_CHANNELS = 4  # that OpenCV averages at once
+
 
 def pad_to(array: np.ndarray, height: int, width: int, value: int | None = None) -> np.ndarray:
     """Pads (H, W) or (H, W, C) below and to the right to `height` x `width` pixels.
@@ -35,8 +37,11 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         return image
     shrinks = size[0] < image.shape[0] or size[1] < image.shape[1]
     how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
-    resized = cv2.resize(np.ascontiguousarray(image), size[::-1], interpolation=how)
-    return resized.reshape(*size, *image.shape[2:])  # cv2 drops a single channel
+    starts = range(0, image.shape[2], _CHANNELS)
+    parts = [np.ascontiguousarray(image[..., start : start + _CHANNELS]) for start in starts]
+    # cv2 drops a single channel
+    resized = [cv2.resize(part, size[::-1], interpolation=how).reshape(*size, -1) for part in parts]
+    return resized[0] if len(resized) == 1 else np.concatenate(resized, axis=2)
 
 
 def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -46,12 +46,14 @@ class DetectionSettings(DetectionChoices):
                 source,
                 "objects",
                 "boxes",
-                "data=coco, voc, yolo or xyxy, or a network for masks such as model=unet",
+                "data=coco, voc, yolo, xyxy, csv, labelme, geojson or instance_masks, or a network for masks such "
+                "as model=unet",
             )
         if self.instance_masks and source is not None and not source.instance_masks:
             raise ConfigError(
-                "model: it learns masks of objects, which this data does not read; choose data=coco or demo_boxes "
-                "with data.instance_masks=true, or model=faster_rcnn"
+                "model: it learns masks of objects, which this data does not read; choose data=coco, "
+                "labelme, geojson, instance_masks or demo_boxes, with data.instance_masks=true, or "
+                "model=faster_rcnn"
             )
         if source is not None and network.anchors.to_fit:
             network.anchors.fit(object_shapes(source))
@@ -109,7 +111,7 @@ class DetectionTask(NetworkTask):
     def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
         """Random pixels, and as many objects as an image may have, from one pixel to the whole image."""
         generator = torch.Generator().manual_seed(0)
-        images = self.random_images(size, image_size, generator)
+        images = self.random_images(size, image_size, generator, limits.dtype)
         return Batch(images, [self._example_target(image_size, limits.max_objects, generator) for _ in images])
 
     def _example_target(self, image_size: tuple[int, int], objects: int, generator: torch.Generator) -> Target:

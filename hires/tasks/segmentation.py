@@ -83,6 +83,6 @@ class SegmentationTask(NetworkTask):
     def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
         """Random pixels of every class: the memory of segmentation depends on nothing else."""
         generator = torch.Generator().manual_seed(0)
-        images = self.random_images(size, image_size, generator)
+        images = self.random_images(size, image_size, generator, limits.dtype)
         masks = torch.randint(self.labels.mask_values, (size, *image_size), dtype=torch.uint8, generator=generator)
         return Batch(images, [{"mask": mask} for mask in masks])

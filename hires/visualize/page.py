@@ -41,8 +41,13 @@ svg .mark { stroke: var(--text); stroke-dasharray: 3 3; } svg .dot { fill: var(-
   align-items: center; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 .bars span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } .bars .value { text-align: right; }
 .bars .bar { display: flex; height: 0.9rem; } .weak { opacity: 0.35; }
+details { border-bottom: 1px solid var(--rule); padding: 0.5rem 0; } summary { cursor: pointer; }
+summary i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; border-radius: 2px; }
+details table { font-size: 0.9rem; }
+details td:last-child, details th:last-child { text-align: left; white-space: normal; min-width: 12rem; }
 .broad { display: none; } .broad svg { max-width: none; }
-@media (min-width: 46rem) { .broad { display: block; } .narrow { display: none; } }
+@media (min-width: 46rem) { .broad { display: block; } .narrow { display: none; }
+  details .named td:first-child { max-width: 28rem; } }
 """
 _COLOURS = "\n".join(
     f".c{i} {{ fill: var(--c{i}); }} .line.c{i} {{ stroke: var(--c{i}); fill: none; }} "
@@ -123,9 +128,21 @@ def by_width(narrow: str, broad: str) -> str:
     return f'<div class="narrow">{narrow}</div>\n<div class="broad">{broad}</div>'
 
 
+def named_values(rows: Sequence[tuple[str, str]]) -> str:
+    """Code, each with a remark below it."""
+    shown = (f"<dt><code>{escape(code)}</code></dt>\n<dd>{escape(remark)}</dd>" for code, remark in rows)
+    return "<dl>\n" + "\n".join(shown) + "\n</dl>"
+
+
 def paragraph(text: str, kind: str = "") -> str:
     """A paragraph of text; a `kind` is a class of the style."""
     return f'<p class="{kind}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+
+
+def details(text: str, colour: int, parts: Sequence[str], *, is_open: bool) -> str:
+    """A line of text that opens to show parts which are HTML already."""
+    shown = f'<summary><i class="c{colour % COLOURS}"></i>{escape(text)}</summary>'
+    return f"<details{' open' * is_open}>\n" + "\n".join([shown, *parts]) + "\n</details>"
 
 
 def heading(text: str) -> str:

@@ -1,7 +1,9 @@
 """The cache gives what decoding gives, whatever happens to its folder."""
 
 import logging
+import multiprocessing
 import os
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from hires.data import cache as module
 from hires.data.cache import DecodedCache, NoCache, open_cache
 from hires.data.images import read_image
 from hires.interfaces import DataError
+from tests.many_bands import pixels
 
 
 class Counting:
@@ -92,6 +95,56 @@ def test_damaged_entries_are_replaced(image, cache, damage):
     entry.write_bytes(entry.read_bytes()[:500] if damage is None else damage)
     np.testing.assert_array_equal(cache.load(image, read_image), read_image(image))
     assert isinstance(cache.load(image, read_image), np.memmap)
+
+
+def _write_slowly(folder, path):
+    """Ends when its process is killed in the middle of a write."""
+
+    def stop(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    module.os.fsync = stop
+    DecodedCache(folder, 1).load(path, read_image)
+
+
+def test_a_writer_that_is_killed_leaves_nothing_that_is_read(image, cache):
+    writer = multiprocessing.get_context("fork").Process(target=_write_slowly, args=(cache.folder, image))
+    writer.start()
+    writer.join()
+    assert writer.exitcode == -signal.SIGKILL
+    (left,) = cache.folder.iterdir()
+    assert left.suffix == ".tmp"
+    assert left.stat().st_size > 0
+    decode = Counting()
+    for _ in range(2):
+        np.testing.assert_array_equal(cache.load(image, decode), read_image(image))
+    assert decode.calls == 1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.999])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "float32"])
+def test_an_entry_that_was_cut_is_replaced(image, cache, dtype, share):
+    array = pixels(dtype, 5)
+    cache.load(image, lambda _: array)
+    (entry,) = cache.folder.iterdir()
+    content = entry.read_bytes()
+    entry.write_bytes(content[: int(len(content) * share)])
+    for _ in range(2):
+        kept = cache.load(image, lambda _: array)
+        assert isinstance(kept, np.memmap)
+        np.testing.assert_array_equal(kept, array)
+    assert entry.read_bytes() == content
+
+
+def test_whether_a_file_would_be_kept(image, tmp_path):
+    cache = DecodedCache(tmp_path / "cache", 10_000 / 2**30)
+    assert cache.takes(image, 9_000)
+    assert not cache.takes(image, 11_000)
+    cache.load(image, read_image)  # 7,200 bytes
+    assert cache.takes(image, 11_000)
+    other = save(tmp_path / "b.png", noise(40, 60, seed=1))
+    assert not cache.takes(other, 7_200)
+    assert not NoCache().takes(image, 1)
 
 
 def test_leftovers_of_killed_processes_are_removed(image, cache):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from box_files import annotation, coco, images, write
 
-from hires.data.coco import CocoFolder
-from hires.interfaces import ConfigError, DataError, Window
+from hires.data.coco import CocoFolder, CocoMasks
+from hires.interfaces import IGNORE, ConfigError, DataError, Window
 from hires.settings import SettingError
 
 CROWD = {"size": [40, 60], "counts": [40 * 10, 40 * 5, 40 * 45]}  # columns 10 to 15
@@ -153,7 +153,7 @@ def test_settings_that_make_no_sense(settings, changes, field):
         ([annotation(5, area="big")], {}, "annotation 5 has area 'big'"),
         ([annotation(5, iscrowd="no")], {}, "annotation 5 has iscrowd 'no', expected 0 or 1"),
         ([{"id": 5}], {}, "annotation 5 has no 'image_id'"),
-        ([annotation(5), None], {}, "entry 2 of annotations is 'None', expected keys with values"),
+        ([annotation(5), None], {}, "entry 2 of annotations is None, expected keys with values"),
         ([], {"categories": []}, "no categories"),
         ([], {"categories": [{"id": 1}]}, "entry 1 of categories has no 'name'"),
         ([], {"categories": [{"id": 2**63, "name": "a"}]}, "entry 1 of categories has id 9.*64 bits"),
@@ -224,6 +224,65 @@ def test_equal_boxes_are_repeats_unless_their_masks_differ(folder, settings):
     assert target["ids"].tolist() == [1, 2]
     assert [int(mask.mask.sum()) for mask in target["masks"]] == [100, 55]
     assert settings().source("train").objects(0)["ids"].tolist() == [1]
+
+
+def test_categories_that_are_ignored(folder, settings):
+    coco(folder / "all.json", [annotation(1), annotation(2, category=8, bbox=[0, 0, 5, 5])])
+    for given in ("dog", 8):
+        source = settings(ignore_classes=[given]).source("train")
+        target = source.objects(0)
+        assert source.classes == ("cat",)
+        assert (target["labels"].tolist(), target["ignored"].tolist()) == ([0, -1], [False, True])
+    kept = settings(classes=["cat"], ignore_classes=["dog"], unlisted="drop").source("train").objects(0)
+    assert kept["ids"].tolist() == [1, 2]
+    with pytest.raises(SettingError, match=r"data.ignore_classes: got 'cow', allowed: dog \(8\), cat \(3\)"):
+        settings(ignore_classes=["cow"]).source("train")
+    with pytest.raises(SettingError, match="data.classes.cat: .*not yet in data.ignore_classes"):
+        settings(classes=["cat"], ignore_classes=[3]).source("train")
+
+
+def test_files_with_a_key_twice_or_numbers_beyond_any_image(folder, settings):
+    write(folder / "all.json", '{"images": [], "annotations": [], "categories": [], "images": []}')
+    with pytest.raises(DataError, match="all.json: is no JSON .*'images' stands twice"):
+        settings().source("train")
+    coco(folder / "all.json", [annotation(5, bbox=[0, 0, 1e9, 2])])
+    with pytest.raises(DataError, match=r"annotation 5 has bbox \[0, 0, 1000000000.0, 2\], which is far outside"):
+        settings().source("train")
+    coco(folder / "all.json", [annotation(5, segmentation=[[0, 0, 1e30, 2, 5, 5]])])
+    with pytest.raises(DataError, match="annotation 5 has a polygon that reaches far outside"):
+        settings(instance_masks=True).source("train")
+
+
+def test_images_that_cannot_be_read_are_left_out_on_request(folder, settings):
+    coco(folder / "all.json", [annotation(1, 90), annotation(2, 70)])
+    (folder / "img/7.png").unlink()
+    source = settings(on_error="skip").source("train")
+    assert (len(source), source.image_id(0), source.objects(0)["ids"].tolist()) == (1, 90, [1])
+
+
+def test_absolute_paths_below_the_root(folder, settings):
+    coco(folder / "all.json", [], images=[{"id": 1, "file_name": str(folder / "img/7.png")}])
+    assert settings().source("train").name(0) == "img/7.png"
+
+
+def test_masks_of_classes(folder, settings, caplog):
+    """Polygons and run lengths are painted in their order; crowds are ignored."""
+    given = [
+        annotation(1, category=8, bbox=[0, 0, 30, 30], segmentation=[[0, 0, 30, 0, 30, 30, 0, 30]]),
+        annotation(2),
+        annotation(3, bbox=[10, 0, 5, 40], iscrowd=1, segmentation=CROWD),
+        annotation(4, bbox=[3, 3, 0, 0]),
+    ]
+    coco(folder / "all.json", given)
+    usual = {"root": str(folder), "annotations": "all.json", "images": "img", "splits": {}, "cache_gib": 0}
+    source = CocoMasks(**usual).source("train")
+    assert source.classes == ("background", "cat", "dog")
+    expected = np.zeros((40, 60), np.uint8)
+    expected[:30, :30], expected[10:20, 10:20], expected[:, 10:15] = 2, 1, IGNORE
+    np.testing.assert_array_equal(source.mask(0), expected)
+    np.testing.assert_array_equal(source.read(0, Window(5, 6, 20, 30))[1]["mask"], expected[5:25, 6:36])
+    assert not source.mask(1).any()
+    assert "1 box(es) without area or upside down are left out: img/7.png" in caplog.text
 
 
 def test_two_categories_of_one_name(folder, settings):

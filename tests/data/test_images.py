@@ -5,13 +5,12 @@ import logging
 import struct
 import zlib
 
-import cv2
 import numpy as np
 import pytest
 from image_files import noise, save
 from PIL import Image, ImageOps
 
-from hires.data.images import image_size, mask_bands, read_image, to_channels
+from hires.data.images import image_size, mask_bands, read_image
 from hires.interfaces import DataError
 
 
@@ -100,21 +99,6 @@ def test_alpha_is_dropped_with_a_word(tmp_path, caplog):
         np.testing.assert_array_equal(read_image(save(tmp_path / "a.png", image)), image[..., :3])
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("kind", ["png", "tif"])
-def test_16_bit_images_are_refused_not_cut(tmp_path, kind, channels):
-    path = tmp_path / f"a.{kind}"
-    cv2.imwrite(str(path), noise(8, 8, channels).astype(np.uint16) * 200)
-    with pytest.raises(DataError, match=rf"a\.{kind}.*(uint16|I;16)"):
-        read_image(path)
-
-
-def test_cmyk_is_refused(tmp_path):
-    Image.fromarray(noise(8, 8)).convert("CMYK").save(tmp_path / "a.jpg")
-    with pytest.raises(DataError, match="a.jpg.*CMYK"):
-        read_image(tmp_path / "a.jpg")
-
-
 @pytest.mark.parametrize("keep", [0.3, 0.9, 0.999])
 @pytest.mark.parametrize("kind", ["jpg", "png", "tif", "bmp"])
 def test_truncated_files_are_refused(tmp_path, kind, keep):
@@ -182,13 +166,6 @@ def test_pillow_s_limit_on_pixels_does_not_hold_here(tmp_path, monkeypatch):
     path = save(tmp_path / "a.png", noise(40, 40, 1))
     assert read_mask(path).shape == read_image(path).shape[:2] == image_size(path) == (40, 40)
     assert Image.MAX_IMAGE_PIXELS == 100
-
-
-def test_channels_are_adapted():
-    gray, rgb = noise(5, 6, 1)[:, :, None], noise(5, 6)
-    assert to_channels(rgb, 3) is rgb
-    np.testing.assert_array_equal(to_channels(gray, 3), np.repeat(gray, 3, axis=2))
-    np.testing.assert_array_equal(to_channels(rgb, 1)[..., 0], cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
 
 
 def _gray_png(rows, bits, width=None):

@@ -93,6 +93,8 @@ def test_odd_but_right_text(folder, yolo, text):
         ("0 inf .5 .2 .2", "not all finite"),
         ("0.5 .5 .5 .2 .2", "class 0.5 is no whole number"),
         ("-1 .5 .5 .2 .2", "class -1 is no whole number"),
+        ("1e30 .5 .5 .2 .2", r"class 1e\+30 is no whole number"),
+        ("0 .5 .5 .2 1e30", "no shares of the image's size"),
         ("0 312 100 20 20", "no shares of the image's size.*data=xyxy"),
     ],
 )
@@ -101,6 +103,13 @@ def test_broken_lines_are_named(folder, yolo, line, problem):
     write(folder / "a.txt", f"0 .5 .5 .2 .2\n\n{line}\n")
     with pytest.raises(DataError, match=f"a.txt:3: .*{problem}"):
         yolo().source("train")
+
+
+def test_pixels_of_no_image(folder, xyxy):
+    images(folder, "a.png")
+    write(folder / "a.txt", "1 2 3 1e30 0\n")
+    with pytest.raises(DataError, match=r"a.txt:1: \[1.0, 2.0, 3.0, 1e\+30\] are no pixels of any image"):
+        xyxy().source("train")
 
 
 def test_a_file_that_is_no_text(folder, yolo):
@@ -157,6 +166,7 @@ def test_absolute_corners_and_a_base(folder, xyxy):
         ("x.names", "cat\r\ndog \r\n\r\n"),
         ("x.yaml", "names: [cat, dog]\ndownload: rm -rf x\n"),
         ("x.yml", "names: {1: dog, 0: cat}"),
+        ("x.yml", "released: 2026-99-99\nnames: {1: dog, 0: cat}"),
     ],
 )
 def test_files_of_names(folder, yolo, name, text):
@@ -169,12 +179,18 @@ def test_files_of_names(folder, yolo, name, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "names: 3", "a\n\nb", "a\na", "names: {a: 0}", "names: [\n", "names: [!!python/x y]"]
+    "text",
+    [
+        *("", "names: 3", "a\n\nb", "a\na", "names: {a: 0}", "names: [\n", "names: [!!python/x y]"),
+        *("names: {0: a, 0: b}", "a: 1\na: 2\nnames: [b]", "names: {-1: a}", "names: {[0]: a}"),
+        *("n: &n [*n, *n]\nnames: [*n]", "n: &a [x, x]\nm: &b [*a, *a]\nnames: [*b]", "names: " + "[" * 10_000),
+        "names: [!!int " + "9" * 5000 + "]",
+    ],
 )
 def test_files_of_names_that_cannot_be_read(folder, yolo, text):
     images(folder, "a.png")
     write(folder / "a.txt", "")
-    ending = "yaml" if text.startswith("names") else "names"
+    ending = "yaml" if "names:" in text else "names"
     write(folder / f"x.{ending}", text)
     with pytest.raises(DataError, match=f"x.{ending}: "):
         yolo(classes=f"x.{ending}").source("train")
@@ -209,8 +225,22 @@ def test_tables_in_the_settings(folder, yolo, caplog):
     assert messages == [f"{folder}: {what} left out: a.png", f"{folder}: {what} ignored: a.png"]
     with pytest.raises(DataError, match="a.txt: class 0 is none of b; 1 object"):
         labels(classes={"b": 1})
-    with pytest.raises(SettingError, match="classes"):
-        yolo(classes={"b": "cat"})
+    with pytest.raises(ConfigError, match="data.classes: got null.* which has none"):
+        yolo(classes={"b": "cat"}).source("train")
+
+
+def test_classes_are_merged_and_ignored_by_names(folder, yolo):
+    images(folder, "a.png")
+    write(folder / "a.txt", "0 .5 .5 .2 .2\n1 .5 .5 .4 .2\n2 .5 .5 .2 .4\n")
+    write(folder / "x.names", "car\nbus\nboat\n")
+    found = yolo(classes={"vehicle": ["car", 1]}, ignore_classes=["boat"]).source("train").objects(0)
+    assert (found["labels"].tolist(), found["ignored"].tolist()) == ([0, 0, -1], [False, False, True])
+    source = yolo(classes=None, ignore_classes=[2]).source("train")
+    assert (source.classes, source.objects(0)["ignored"].tolist()) == (("car", "bus"), [False, False, True])
+    numbers = yolo(classes={"a": 0, "b": 1}, ignore_classes=[2]).source("train")
+    assert numbers.objects(0)["labels"].tolist() == [0, 1, -1]
+    with pytest.raises(SettingError, match=r"data.classes.a: got 'bot', allowed: .*did you mean boat\?"):
+        yolo(classes={"a": "bot"}).source("train")
 
 
 def test_broken_images_are_named(folder, yolo):

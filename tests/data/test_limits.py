@@ -12,6 +12,7 @@ from hires.data.augment import Augment
 from hires.data.box_counts import most_in_window
 from hires.data.limits import data_limits
 from hires.data.windows import WindowDataset
+from tests.many_bands import make_set
 
 squares = st.lists(st.tuples(*[st.integers(0, 12)] * 2, *[st.integers(1, 6)] * 2), max_size=7)
 
@@ -62,8 +63,15 @@ def test_one_window_is_less_than_an_image(crowded, settings):
     assert data_limits(crowded, (8, 8), replace(settings(), scale=(0.1, 1.0))).max_objects == 25
 
 
+def test_the_type_of_pixels_is_that_of_the_files(folder, settings):
+    make_set(folder, "int16", 3)
+    made = settings()
+    assert data_limits(made.source("train"), (16, 16), made).dtype == "int16"
+
+
 def test_masks_have_no_objects(small_set, settings):
     made = settings()
     limits = data_limits(made.source("train"), (16, 16), made)
     assert limits.max_objects == 0
     assert limits.max_shape == (60, 80)
+    assert limits.dtype == "uint8"

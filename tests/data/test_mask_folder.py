@@ -1,5 +1,7 @@
 """MaskFolder reads images with class indices, and refuses by name what it cannot read."""
 
+import zlib
+
 import numpy as np
 import pytest
 from image_files import noise, save
@@ -39,6 +41,13 @@ def test_another_class_table_is_not_served_from_the_cache(small_set, settings):
     assert turned.read(0)[1]["mask"][0, 0] == 1
     with pytest.raises(DataError, match="in no class"):
         settings(cache_gib=1, classes={"background": 0}).source("train").read(0)
+
+
+def test_a_list_of_names_is_of_the_values_from_0(small_set, settings):
+    save(small_set / "masks" / "0.png", np.eye(80, dtype=np.uint8)[:60] * 2)
+    source = settings(classes=["a", "b", "c"], images="images/0*").source("train")
+    assert source.classes == ("a", "b", "c")
+    assert np.bincount(source.mask(0).ravel()).tolist() == [60 * 79, 0, 60]
 
 
 def test_windows_can_be_written_to(small_set, settings):
@@ -89,6 +98,16 @@ def test_unlisted_values(small_set, settings):
     np.testing.assert_array_equal(partly, ignoring)
 
 
+def test_a_mask_that_promises_too_many_pixels_is_not_decoded(small_set, settings):
+    """A PNG of 60,000 x 60,000 pixels in its header would take 3.4 GiB."""
+    path = small_set / "masks" / "2.png"
+    data = path.read_bytes()
+    header = data[12:16] + (60_000).to_bytes(4, "big") * 2 + data[24:29]
+    path.write_bytes(data[:12] + header + zlib.crc32(header).to_bytes(4, "big") + data[33:])
+    with pytest.raises(DataError, match=r"2.png: mask is 60000x60000"):
+        settings().source("train").read(2)
+
+
 @pytest.mark.parametrize("damage", ["image", "mask"])
 @pytest.mark.parametrize("keep", [0, 300])
 def test_broken_files(small_set, settings, damage, keep):
@@ -118,6 +137,8 @@ def test_unknown_and_empty_splits(small_set, settings):
     ("changes", "field"),
     [
         ({"classes": {"a": 0, "b": 0}}, "classes.b"),
+        ({"classes": ["a", "a"]}, "classes"),
+        ({"classes": []}, "classes"),
         ({"classes": {"a": [0, 1], "b": [2, 1]}}, "classes.b"),
         ({"classes": {"a": 0, "b": 1}, "ignore_values": [1]}, "classes.b"),
         ({"classes": {}}, "classes"),
@@ -128,7 +149,7 @@ def test_unknown_and_empty_splits(small_set, settings):
         ({"classes": {"a": "0"}}, "classes"),
         ({"classes": {"a": 0}, "ignore_values": [-1]}, "ignore_values"),
         ({"splits": {"val": 2}}, "splits.val"),
-        ({"channels": 4}, "channels"),
+        ({"channels": 0}, "channels"),
         ({"cache_gib": -1}, "cache_gib"),
     ],
 )

@@ -53,6 +53,12 @@ def test_the_share_of_focus_windows(source, focus):
     assert focus < 1 or all(hits)
 
 
+def test_images_come_alike_on_request(source):
+    dataset = windows(source, (8, 8), focus=0, sampling="image")
+    names = [dataset[(0, index)].name for index in range(600)]
+    assert [names.count(source.name(index)) / 600 for index in range(4)] == pytest.approx([0.25] * 4, abs=0.06)
+
+
 def test_images_come_by_their_area(source):
     dataset = windows(source, (8, 8), focus=0)
     names = [dataset[(0, index)].name for index in range(600)]

@@ -66,12 +66,20 @@ def test_document_types_are_refused(folder, settings, head):
         (voc(voc_object("dog", 1, 2, 3, 4), voc_object("dog", 1, "x", 3, 4)), r"object 2 \(dog\): <bndbox> needs"),
         (voc("<object><name>dog</name></object>"), r"object 1 \(dog\): <bndbox> needs xmin"),
         (voc(voc_object("dog", 1, 2, "nan", 4)), r"object 1 \(dog\): <bndbox> is not finite"),
+        (voc(voc_object("dog", 1, 2, "1e30", 4)), r"object 1 \(dog\): <bndbox> is not finite, or far outside"),
     ],
 )
 def test_broken_files_are_named(folder, settings, text, problem):
     write(folder / "xml/a.xml", text)
     with pytest.raises(DataError, match=f"xml/a.xml: .*{problem}"):
         settings().source("train")
+
+
+@pytest.mark.parametrize("side", ["", "x", "²", "-3", "0", "9" * 5000])
+def test_sizes_that_were_not_known_are_not_compared(folder, settings, caplog, side):
+    write(folder / "xml/a.xml", voc(voc_object("dog", 1, 2, 3, 4), size=(side, 60)))
+    assert len(settings().source("train").objects(0)["boxes"]) == 1
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])

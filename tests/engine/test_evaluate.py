@@ -8,7 +8,7 @@ from torch import nn
 from hires.engine.evaluate import FittingViews, evaluate
 from hires.engine.views import Views
 from hires.evaluation.segmentation import LabelRows, SegmentationEvaluator
-from hires.interfaces import IGNORE, TrainingError
+from hires.interfaces import IGNORE, DataError, TrainingError
 from hires.ops.blend import blend
 
 
@@ -80,6 +80,34 @@ def test_mode_is_kept_and_progress_told():
     )
     assert task.training
     assert told == [(1, 2), (2, 2)]
+
+
+class Broken(Source):
+    """Images of which some cannot be read."""
+
+    def __init__(self, sizes, broken):
+        super().__init__(sizes)
+        self.broken = broken
+
+    def read(self, index, window=None):
+        if index in self.broken:
+            raise DataError(f"{index}.png: is broken")
+        return super().read(index, window)
+
+
+def test_broken_images_are_an_end_or_left_out(caplog):
+    def counted(broken, **options):
+        source = Broken(SIZES, broken)
+        evaluator = SegmentationEvaluator(source.classes)
+        evaluate(Threshold(), source, evaluator, Views("window", (64, 32)), **options)
+        return evaluator.confusion.counts.sum()
+
+    with pytest.raises(DataError, match=r"1\.png"):
+        counted([1])
+    assert counted([1, 3], skip=True) == sum(SIZES[index][0] * SIZES[index][1] - 1 for index in (0, 2))
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["1.png", "3.png"]
+    with pytest.raises(DataError, match=r"3\.png"):  # more than half
+        counted([0, 1, 3], skip=True)
 
 
 class Short(Threshold):

@@ -1,0 +1,112 @@
+"""What is found in the objects of a data set and in the files that name them."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hires.data.box_folder import BoxSettings
+from hires.data.checks.examine import Record
+from hires.data.checks.finding import Finding, Place, found, percent
+from hires.data.checks.things import Things
+from hires.data.pairs import Pair
+
+_MANY = 0.05  # share of boxes that are wrong from which on all are probably misread
+
+
+def label_findings(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Finding]:
+    """What is wrong with label files."""
+    both = list(zip(pairs, records, strict=True))
+    broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
+    known = [(pair, record.boxes) for pair, record in both if record.boxes is not None]
+    remarks = dict.fromkeys(remark for _, facts in known for remark in facts.remarks)
+    foreign = [Place(pair.truth, facts.foreign) for pair, facts in known if facts.foreign]
+    findings = found(
+        "unreadable-label",
+        "error",
+        "{n} label file(s) cannot be read",
+        "correct them as said for each, or remove them with their images",
+        broken,
+    )
+    for remark in remarks:
+        where = [Place(pair.truth) for pair, facts in known if remark in facts.remarks]
+        findings += found(
+            "label-remark", "warning", f"{{n}} {remark}", "check that image and label belong together", where
+        )
+    return findings + found(
+        "foreign-paths",
+        "info",
+        "{n} label file(s) name their image by a path of another machine",
+        "nothing to do: hires pairs files by their names",
+        foreign,
+    )
+
+
+def box_findings(settings: BoxSettings, pairs: Sequence[Pair], things: Things) -> list[Finding]:
+    """What is wrong with boxes and their classes."""
+    return [*_shapes(pairs, things), *_classes(settings, pairs, things)]
+
+
+def _shapes(pairs: Sequence[Pair], things: Things) -> Iterator[Finding]:
+    wrong, total = things.wrong, max(1, len(things.boxes))
+    kinds = (
+        (
+            "box-without-area",
+            wrong.flat,
+            "{n} box(es) have no area, or are upside down, and are left out",
+            "correct or remove them",
+        ),
+        (
+            "box-outside",
+            wrong.outside,
+            "{n} box(es) lie outside of their images and are left out",
+            "correct or remove them",
+        ),
+        (
+            "box-over-edge",
+            wrong.leaving,
+            "{n} box(es) reach beyond their images and are clipped",
+            "nothing to do if it is little",
+        ),
+        (
+            "box-twice",
+            wrong.repeated,
+            "{n} box(es) repeat another of the same class and are left out",
+            "remove them",
+        ),
+    )
+    for code, which, text, advice in kinds:
+        many = which.sum() > _MANY * total and which.sum() > 2 and code != "box-twice"
+        if many:
+            advice = f"{percent(which.sum() / total)} of all boxes are no slips: check the format of the labels"
+        places = [
+            Place(pairs[things.objects.images[i]].image, _described(things, i))
+            for i in np.flatnonzero(which).tolist()
+        ]
+        yield from found(code, "error" if many else "warning", text, advice, places)
+
+
+def _described(things: Things, index: int) -> str:
+    label, box = int(things.objects.classes[index]), things.objects.boxes[index]
+    name = things.names[label] if label >= 0 else "no class"
+    over = float(np.abs(things.boxes[index] - box).max())
+    beyond = f", {over:.3g} px beyond" if things.wrong.leaving[index] else ""
+    return f"{name} {', '.join(f'{value:.5g}' for value in box)}{beyond}"
+
+
+def _classes(settings: BoxSettings, pairs: Sequence[Pair], things: Things) -> Iterator[Finding]:
+    places = [
+        Place(pairs[image].image, f"{name}: {number}")
+        for name, images in things.others.items()
+        for image, number in zip(*np.unique(images, return_counts=True), strict=True)
+    ]
+    count = sum(map(len, things.others.values()))
+    refused = settings.unlisted == "error"
+    fate = {"error": "", "ignore": " and count neither way", "drop": " and are left out"}[settings.unlisted]
+    yield from found(
+        "unlisted-classes",
+        "error" if refused else "info",
+        f"{{n}} object(s) are of classes that data.classes does not list ({', '.join(things.others)}){fate}",
+        "add them to data.classes, or set data.unlisted=ignore or drop",
+        places,
+        count,
+    )

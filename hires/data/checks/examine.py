@@ -1,0 +1,149 @@
+"""Reads the files of a data set, each image with its label, in several processes and bounded memory."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+
+from hires.data.checks.bands import decoded_bytes
+from hires.data.checks.box_facts import BoxFacts, BoxReader
+from hires.data.checks.image_facts import ImageFacts, read_facts
+from hires.data.checks.mask_facts import MaskFacts, MaskReader
+from hires.data.images import image_info
+from hires.data.pairs import Pair
+from hires.interfaces import DataError
+
+_AT_ONCE = 2**30  # bytes of decoded images that are being read at the same moment
+_WINDOWED = 2**26  # what an image occupies that is read in bands
+_DIED = "reading it ends the process: out of memory, or a fault of its decoder"
+
+
+@dataclass(frozen=True)
+class Record:
+    """An image and its label; what could not be read is None, and `problem` and `label_problem` say why."""
+
+    image: ImageFacts | None = None
+    problem: str = ""
+    mask: MaskFacts | None = None
+    boxes: BoxFacts | None = None
+    label_problem: str = ""
+
+
+class Examiner:
+    """Reads one image of a data set with its label, if there is a reader for it."""
+
+    def __init__(self, root: Path, reader: MaskReader | BoxReader | None):
+        self.root, self.reader = root, reader
+
+    def __call__(self, pair: Pair) -> Record:
+        image, problem, mask, boxes, label_problem = None, "", None, None, ""
+        try:
+            image = read_facts(self.root / pair.image)
+        except (DataError, MemoryError) as error:
+            problem = self._said(error, pair.image)
+        try:
+            if isinstance(self.reader, MaskReader) and pair.truth:
+                mask = self.reader(pair.truth)
+            elif isinstance(self.reader, BoxReader):  # of an image that is broken, the label may be, too
+                read = self.reader(pair, image.info.size if image else (1, 1))
+                boxes = read if image else None
+        except (DataError, MemoryError) as error:
+            label_problem = self._said(error, pair.truth)
+        return Record(image, problem, mask, boxes, label_problem)
+
+    def cost(self, pair: Pair) -> int:
+        """Bytes that reading it occupies, about; from its header."""
+        try:
+            info = image_info(self.root / pair.image)
+        except DataError:
+            return 0
+        labels = info.size[0] * info.size[1] if isinstance(self.reader, MaskReader) else 0
+        return labels + (_WINDOWED if info.windowed else 2 * decoded_bytes(info))
+
+    def _said(self, error: Exception, name: str) -> str:
+        if isinstance(error, MemoryError):
+            return "does not fit into memory"
+        return str(error).replace(f"{self.root}/", "").removeprefix(f"{name}:").strip()
+
+
+def examine(
+    examiner: Examiner, pairs: Sequence[Pair], workers: int, progress: Callable[[int], None]
+) -> list[Record]:
+    """The records of all pairs, in order; `progress` is told how many are done. 0 workers: in this process.
+
+    A file that ends the process that reads it gets a record that says so.
+    """
+    records: dict[int, Record] = {}
+    waiting = list(range(len(pairs)))
+    if workers == 0:
+        for index in waiting:
+            records[index] = examiner(pairs[index])
+            progress(len(records))
+        return [records[index] for index in range(len(pairs))]
+    while waiting:
+        suspects = _run(examiner, pairs, waiting, workers, records, progress)
+        for index in suspects:  # one of them has ended the pool
+            if _run(examiner, pairs, [index], 1, records, progress):
+                records[index] = Record(problem=_DIED)
+                progress(len(records))
+        waiting = [index for index in waiting if index not in records]
+    return [records[index] for index in range(len(pairs))]
+
+
+def _run(
+    examiner: Examiner,
+    pairs: Sequence[Pair],
+    waiting: Sequence[int],
+    workers: int,
+    records: dict[int, Record],
+    progress: Callable[[int], None],
+) -> list[int]:
+    """Reads until all are done, or a process has died: then those that it may have been busy with."""
+    left, running, used = list(reversed(waiting)), dict[Future[Record], tuple[int, int]](), 0
+    with _pool(examiner, min(workers, len(waiting))) as pool:
+        while True:
+            while left and len(running) < 2 * workers:
+                cost = examiner.cost(pairs[left[-1]])
+                if running and used + cost > _AT_ONCE:
+                    break
+                index = left.pop()
+                running[pool.submit(_work, pairs[index])] = index, cost
+                used += cost
+            if not running:
+                return []
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            try:
+                for future in done:
+                    records[running[future][0]] = future.result()
+                    used -= running.pop(future)[1]
+                    progress(len(records))
+            except BrokenProcessPool:
+                return [index for index, _ in running.values()]
+
+
+@contextmanager
+def _pool(examiner: Examiner, workers: int) -> Iterator[ProcessPoolExecutor]:
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (examiner,))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_examiner: Examiner | None = None  # of a worker process
+
+
+def _begin(examiner: Examiner) -> None:
+    global _examiner
+    _examiner = examiner
+    cv2.setNumThreads(1)
+
+
+def _work(pair: Pair) -> Record:
+    assert _examiner is not None
+    return _examiner(pair)

@@ -1,0 +1,103 @@
+"""Proposals as a file that Hydra reads as an experiment: what was asked for, with what is proposed."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from hires.proposals import Proposal
+
+FILE = "experiment/proposed.yaml"
+_OWN = ("run_dir", "resume", "allow_targets", "experiment")
+_PATHS = ("data_dir", "data.root", "backbone.weights", "init_from", "data.cache_dir")
+_WIDTH = 110
+
+Tree = dict[str, Any]
+
+
+def command_for(run_dir: Path) -> str:
+    """How to train with the file that lies in a run directory."""
+    return f"hires train --config-dir {run_dir} experiment=proposed"
+
+
+def proposed_text(cfg: DictConfig, run_dir: Path, chosen: Sequence[Proposal]) -> str:
+    """The file: the experiment and overrides of this command line, and the proposals with their reasons."""
+    experiment, groups, values = _asked(cfg)
+    lines = [
+        "# @package _global_",
+        f"# Proposed by hires check-data for {_one_line(cfg.data.root)}.",
+        f"#   {command_for(run_dir)}",
+    ]
+    defaults = [
+        *([experiment] if experiment else []),
+        *({f"override /{k}": v} for k, v in groups.items()),
+        "_self_",
+    ]
+    lines += ["defaults:", *(f"  - {_flow(entry).strip('{}')}" for entry in defaults), ""]
+    tree: Tree = {}
+    for key, value in values.items():
+        _put(tree, key, (value, ""))
+    for key, value, reason in chosen:
+        _put(tree, key, (value, reason))
+    return "\n".join([*lines, *_lines(tree)]) + "\n"
+
+
+def _asked(cfg: DictConfig) -> tuple[str | None, dict[str, str], dict[str, Any]]:
+    """The experiment, groups and values of the command line."""
+    if not HydraConfig.initialized():
+        return None, {}, {"data.root": os.path.abspath(cfg.data.root)}
+    choices = HydraConfig.get().runtime.choices
+    groups: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for override in OverridesParser.create().parse_overrides(list(HydraConfig.get().overrides.task)):
+        key = override.key_or_group
+        if key in _OWN or override.is_delete():
+            continue
+        if key in choices:
+            groups[key] = str(choices[key])
+        else:
+            values[key] = _value(cfg, key)
+    values.setdefault("data_dir", os.path.abspath(os.path.expanduser(str(cfg.data_dir))))
+    return choices.get("experiment"), groups, values
+
+
+def _value(cfg: DictConfig, key: str) -> Any:
+    raw: Any = OmegaConf.to_container(cfg, resolve=False)
+    for part in key.split("."):
+        raw = raw.get(part) if isinstance(raw, dict) else None
+    if key in _PATHS and isinstance(raw, str) and "${" not in raw:
+        return os.path.abspath(os.path.expanduser(raw))
+    return raw
+
+
+def _put(tree: Tree, key: str, leaf: tuple[Any, str]) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+    tree[last] = leaf
+
+
+def _lines(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    for key, node in tree.items():
+        if isinstance(node, dict):
+            yield f"{indent}{key}:"
+            yield from _lines(node, indent + "  ")
+            continue
+        value, reason = node
+        yield from (f"{indent}# {line}" for line in wrap(_one_line(reason), _WIDTH))
+        yield f"{indent}{key}: {_flow(value)}"
+
+
+def _flow(value: Any) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...").strip()
+
+
+def _one_line(text: Any) -> str:
+    return " ".join(str(text).split())

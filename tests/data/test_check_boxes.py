@@ -1,0 +1,180 @@
+"""What a survey finds in boxes, whatever files they are in."""
+
+import json
+
+import numpy as np
+import pytest
+from box_files import annotation, coco, images, voc, voc_object, write
+from image_files import noise, save
+
+from hires.data.checks.survey import Shown, survey
+from hires.data.coco import CocoFolder
+from hires.data.label_folder import XyxyFolder, YoloFolder
+from hires.data.voc import VocFolder
+
+SHOWN = Shown((32, 32), "window", 8)
+QUIET = ("smaller-than-window", "similar", "blank")
+
+
+def surveyed(settings, shown=SHOWN):
+    return survey(settings, shown, lambda done, total: None)
+
+
+def seen(settings, shown=SHOWN):
+    return {one.code: one for one in surveyed(settings, shown).findings if one.code not in QUIET}
+
+
+def yolo(root, **changes):
+    usual = {"images": "*.png", "labels": "*.txt", "classes": ("cat", "dog"), "splits": {"val": "3.png"}}
+    return YoloFolder(**{"root": str(root), "cache_gib": 0, "workers": 0, **usual, **changes})
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Four noisy images of 40 x 60 with a cat and a dog each."""
+    for number in range(4):
+        save(tmp_path / f"{number}.png", noise(40, 60, seed=number))
+        write(tmp_path / f"{number}.txt", "0 0.5 0.5 0.2 0.3\n1 0.3 0.3 0.4 0.4\n")
+    return tmp_path
+
+
+def test_sound_labels_have_nothing(root):
+    assert seen(yolo(root)) == {}
+
+
+def test_boxes_that_are_wrong(root):
+    lines = ["0 0.5 0.5 0 0", "0 1.5 0.5 0.2 0.2", "1 0.95 0.5 0.2 0.2", "0 0.5 0.5 0.2 0.3", "0 0.5 0.5 0.2 0.3"]
+    write(root / "0.txt", "\n".join(lines))
+    for number in range(1, 4):
+        write(root / f"{number}.txt", "\n".join(sound(30)))
+    found = seen(yolo(root))
+    kinds = {code: (one.severity, one.number, one.places[0]) for code, one in found.items()}
+    assert kinds == {
+        "box-without-area": ("warning", 1, ("0.png", "cat 30, 20, 30, 20")),
+        "box-outside": ("warning", 1, ("0.png", "cat 84, 16, 96, 24")),
+        "box-over-edge": ("warning", 1, ("0.png", "dog 51, 16, 63, 24, 3 px beyond")),
+        "box-twice": ("warning", 1, ("0.png", "cat 24, 14, 36, 26")),
+    }
+
+
+def sound(count):
+    return [f"{n % 2} {0.3 + n / 100:.3f} 0.5 0.2 0.3" for n in range(count)]
+
+
+def test_many_wrong_boxes_are_an_error(root):
+    for number in range(4):  # x1 y1 w h, read as corners
+        write(root / f"{number}.txt", "30 20 10 9 0\n33 22 9 8 1\n")
+    settings = {"root": str(root), "images": "*.png", "labels": "*.txt", "classes": ("cat", "dog")}
+    found = seen(XyxyFolder(**settings, splits={"val": "3.png"}, cache_gib=0, workers=0))
+    assert (found["box-without-area"].severity, found["box-without-area"].number) == ("error", 8)
+    assert "check the format" in found["box-without-area"].advice
+
+
+def test_every_broken_label_file_is_named(root):
+    write(root / "0.txt", "0 0.5 0.5 0.2")
+    write(root / "1.txt", "0 a 0.5 0.2 0.3")
+    write(root / "2.txt", "0 30 20 10 10")
+    (root / "3.png").write_bytes(b"x")
+    write(root / "3.txt", "0 0.5")
+    found = seen(yolo(root))
+    labels = {place.file: place.detail for place in found["unreadable-label"].places}
+    assert set(labels) == {"0.txt", "1.txt", "2.txt", "3.txt"}
+    assert "data=xyxy" in labels["2.txt"]
+    assert [place.file for place in found["unreadable-image"].places] == ["3.png"]
+
+
+def test_files_that_are_alone(root):
+    (root / "0.txt").unlink()
+    write(root / "9.txt", "0 0.5 0.5 0.2 0.3\n")
+    write(root / "notes.txt", "not a label")
+    found = seen(yolo(root))
+    assert (found["image-without-label"].severity, found["image-without-label"].places[0].file) == (
+        "error",
+        "0.png",
+    )
+    assert [place.file for place in found["label-without-image"].places] == ["9.txt"]
+    assert seen(yolo(root, missing_labels="negative"))["image-without-label"].severity == "info"
+
+
+def test_classes_that_the_table_lacks_or_no_file_has(root):
+    write(root / "0.txt", "7 0.5 0.5 0.2 0.3\n7 0.4 0.5 0.2 0.3\n0 0.5 0.5 0.2 0.2\n")
+    found = seen(yolo(root, classes=("cat", "dog", "cow")))
+    assert (found["unlisted-classes"].severity, found["unlisted-classes"].number) == ("error", 2)
+    assert found["unlisted-classes"].places == (("0.png", "7: 2"),)
+    assert found["class-unused"].places == (("cow", ""),)
+    assert seen(yolo(root, unlisted="drop"))["unlisted-classes"].severity == "info"
+
+
+def test_small_objects(root):
+    for number in range(4):
+        write(root / f"{number}.txt", "0 0.5 0.5 0.05 0.05\n0 0.3 0.3 0.5 0.5\n1 0.5 0.5 0.5 0.5\n")
+    found = seen(yolo(root))
+    assert found["below-stride"].places == (("cat", "50 % of its objects are narrower than 8 px"),)
+    result = surveyed(yolo(root), Shown((32, 32), "resize", 8))
+    cat = result.classes[0]
+    assert cat.counts == {"train": 6, "val": 2}
+    assert (cat.below["4"], cat.below_resized) == (0.5, 0.5)
+    assert cat.sizes["50%"] == pytest.approx((np.sqrt(6) + np.sqrt(600)) / 2)
+    assert "too-small" in {one.code for one in result.findings}
+
+
+def test_voc_names_places_and_sizes(tmp_path):
+    images(tmp_path, "JPEGImages/a.png", "JPEGImages/b.png")
+    head = '<?xml version="1.0"?>'
+    write(tmp_path / "Annotations/a.xml", voc(voc_object("dog", 1, 1, 20, 20), head=head))
+    other = voc(voc_object("ant", 1, 1, 20, 20), voc_object("dog", 2, 2, 30, 30), size=(41, 60))
+    write(tmp_path / "Annotations/b.xml", other.replace("/etc/passwd", "C:\\pictures\\b.png"))
+    result = surveyed(
+        VocFolder(
+            root=str(tmp_path),
+            images="JPEGImages/*",
+            annotations="Annotations/*.xml",
+            splits={"val": "JPEGImages/b.png"},
+            cache_gib=0,
+            workers=0,
+        )
+    )
+    assert [(one.name, one.counts) for one in result.classes] == [
+        ("ant", {"val": 1, "train": 0}),
+        ("dog", {"val": 1, "train": 1}),
+    ]
+    found = {one.code: one for one in result.findings}
+    assert found["foreign-paths"].places == (("Annotations/b.xml", "C:\\pictures\\b.png"),)  # /etc/passwd is there
+    assert found["label-remark"].places == (("Annotations/b.xml", ""),)
+    assert found["class-untaught"].places == (("ant", "only in val"),)
+
+
+def test_coco_files_of_splits(tmp_path):
+    for name in ("7.png", "9.png"):
+        save(tmp_path / "train" / name, noise(40, 60, seed=int(name[0])))
+        save(tmp_path / "val" / name, noise(40, 60, seed=int(name[0])))
+    coco(tmp_path / "train.json", [annotation(1), annotation(2, bbox=[55, 10, 10, 10]), annotation(3, category=8)])
+    coco(tmp_path / "val.json", [annotation(1), annotation(2, bbox=[5, 5, 0, 3])])
+    splits = {
+        "annotations": {"train": "train.json", "val": "val.json"},
+        "images": {"train": "train", "val": "val"},
+    }
+    settings = CocoFolder(root=str(tmp_path), **splits, cache_gib=0, workers=0)
+    result = surveyed(settings)
+    found = {one.code: one for one in result.findings}
+    assert [(one.name, one.counts) for one in result.classes] == [
+        ("cat", {"train": 2, "val": 1}),
+        ("dog", {"train": 1, "val": 0}),
+    ]
+    assert {place.file for place in found["leak-copy"].places} == {"train/7.png", "train/9.png"}
+    assert found["box-over-edge"].places[0].file == "train/7.png"
+    assert found["box-without-area"].places[0].file == "val/7.png"
+    assert found["names-recur"].number == 2
+
+
+def test_a_coco_file_that_cannot_be_read_hides_no_broken_image(tmp_path):
+    save(tmp_path / "7.png", noise(40, 60))
+    (tmp_path / "9.png").write_bytes(b"broken")
+    coco(tmp_path / "a.json", [annotation(1)])
+    content = json.loads((tmp_path / "a.json").read_text())
+    content["annotations"][0]["image_id"] = 4
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    settings = CocoFolder(root=str(tmp_path), annotations="a.json", images=".", splits={}, cache_gib=0, workers=0)
+    found = seen(settings)
+    assert "annotation 1 is of image 4, which is not listed" in found["unreadable-label"].text
+    assert [place.file for place in found["unreadable-image"].places] == ["9.png"]

@@ -1,0 +1,241 @@
+"""What a survey finds in image files, in their splits, and in what they show twice."""
+
+import numpy as np
+import pytest
+import tifffile
+from image_files import noise, save
+from PIL import Image
+
+from hires.data.checks.examine import Examiner, examine
+from hires.data.checks.survey import Shown, survey
+from hires.data.mask_folder import MaskFolder
+from hires.data.pairs import Pair
+from hires.interfaces import DataError
+
+SHOWN = Shown((64, 64), "window", 1)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Six pairs of smooth images, each another, with masks of 0 and a spot of 255."""
+    for number in range(6):
+        save(tmp_path / "images" / f"{number}.png", smooth(number))
+        mask = np.zeros((96, 80), np.uint8)
+        mask[20:60, 20:70] = 255
+        save(tmp_path / "masks" / f"{number}.png", mask)
+    return tmp_path
+
+
+def smooth(seed: int, height: int = 96, width: int = 80) -> np.ndarray:
+    grid = Image.fromarray(noise(6, 5, seed=seed))
+    return np.asarray(grid.resize((width, height), Image.Resampling.BICUBIC))
+
+
+def seen(root, **changes):
+    """Findings by code: (severity, {file: detail})."""
+    usual = {
+        "root": str(root),
+        "images": "images/*",
+        "masks": "masks/*.png",
+        "classes": {"background": 0, "thing": 255},
+        "splits": {"val": "images/[45].*"},
+        "cache_gib": 0,
+        "workers": 0,
+    }
+    findings = survey(MaskFolder(**{**usual, **changes}), SHOWN, lambda done, total: None).findings
+    assert len({one.code for one in findings}) == len(findings)
+    return {one.code: (one.severity, {place.file: place.detail for place in one.places}) for one in findings}
+
+
+def test_a_sound_set_has_nothing(root):
+    assert seen(root) == {}
+
+
+def test_every_broken_file_is_named(root):
+    (root / "images" / "0.png").write_bytes(b"")
+    (root / "images" / "1.png").write_bytes(b"not a picture")
+    data = (root / "images" / "2.png").read_bytes()
+    (root / "images" / "2.png").write_bytes(data[: len(data) // 2])
+    Image.fromarray(smooth(3)).save(root / "images" / "3.jpg")
+    (root / "images" / "3.png").unlink()
+    data = (root / "images" / "3.jpg").read_bytes()
+    (root / "images" / "3.jpg").write_bytes(data[: len(data) * 2 // 3])
+    (root / "masks" / "4.png").write_bytes(b"GIF89a")
+    (root / "images" / "5.png").unlink()
+    (root / "images" / "5.png").symlink_to(root / "images" / "5.png")
+    found = seen(root)
+    severity, broken = found["unreadable-image"]
+    assert severity == "error"
+    assert set(broken) == {"images/0.png", "images/1.png", "images/2.png", "images/3.jpg", "images/5.png"}
+    assert all(broken.values())
+    assert not any(str(root) in text for text in broken.values())
+    assert set(found["unreadable-mask"][1]) == {"masks/4.png"}
+    assert seen(root, on_error="skip")["unreadable-image"][0] == "warning"
+
+
+def test_pairs_that_are_none(root):
+    (root / "masks" / "0.png").unlink()
+    (root / "images" / "1.png").unlink()
+    save(root / "masks" / "2.png", np.zeros((40, 80), np.uint8))
+    found = seen(root)
+    assert found["image-without-label"] == ("error", {"images/0.png": ""})
+    assert found["label-without-image"] == ("warning", {"masks/1.png": ""})
+    assert found["size-mismatch"] == ("error", {"masks/2.png": "mask 40x80, image 96x80 (height x width)"})
+
+
+def test_copies_and_leaks(root):
+    save(root / "images" / "1.png", smooth(0))
+    save(root / "images" / "4.bmp", smooth(2))
+    (root / "images" / "4.png").unlink()
+    nearly = smooth(3).astype(int) + np.random.default_rng(0).integers(-3, 4, (96, 80, 3))
+    save(root / "images" / "5.png", nearly.clip(0, 255).astype(np.uint8))
+    found = seen(root)
+    assert found.pop("copies") == ("warning", {"images/0.png": "images/0.png (train) and images/1.png (train)"})
+    assert found.pop("leak-copy") == ("error", {"images/2.png": "images/2.png (train) and images/4.bmp (val)"})
+    assert found.pop("leak-similar") == (
+        "warning",
+        {"images/3.png": "images/3.png (train) and images/5.png (val)"},
+    )
+    assert found == {}
+
+
+def test_a_brighter_copy_is_similar_and_a_turned_one_is_not(root):
+    save(root / "images" / "4.png", (smooth(0) * 0.7 + 20).astype(np.uint8))
+    save(root / "images" / "5.png", np.ascontiguousarray(smooth(1)[::-1]))
+    assert set(seen(root)["leak-similar"][1]) == {"images/0.png"}
+
+
+def test_images_that_show_nothing(root):
+    for number in (0, 4):
+        save(root / "images" / f"{number}.png", np.full((96, 80, 3), 7, np.uint8))
+    assert seen(root) == {
+        "blank": ("warning", dict.fromkeys(("images/0.png", "images/4.png"), "all pixels are 7"))
+    }
+
+
+def test_lists(root):
+    (root / "train.txt").write_text("images/0.png\nold/1.png\n2\n2\nimages/9.png\n3.jpg\n")
+    (root / "val.txt").write_text("images/4.png\nimages/3.png\n")
+    found = seen(root, splits={"train": "train.txt", "val": "val.txt"})
+    assert found["list-without-image"] == ("error", {"train.txt": "images/9.png"})
+    assert found["list-repeats"] == ("warning", {"train.txt": "2: 2 times"})
+    assert found["leak-listed"] == ("error", {"images/3.png": "train and val"})
+    assert found["unused-images"] == ("info", {"images/5.png": ""})
+    assert found["list-other-name"][1] == {"train.txt": "3.jpg: taken for images/3.png"}  # and old/1.png
+    assert seen(root, splits={"val": "no.txt"})["list-unreadable"][0] == "error"
+    assert seen(root, splits={"val": "images/x*"})["glob-without-image"] == (
+        "error",
+        {"images/x*": "data.splits.val"},
+    )
+    missing = seen(root, splits={"train": "train.txt", "val": "val.txt"}, missing_entries="skip")
+    assert missing["list-without-image"][0] == "warning"
+
+
+def test_clips_and_groups(root):
+    for number in range(6):
+        (root / "images" / f"{number}.png").rename(root / "images" / f"clip1-{number:04}.png")
+        (root / "masks" / f"{number}.png").rename(root / "masks" / f"clip1-{number:04}.png")
+    found = seen(root, splits={"val": "images/*[45].png"})
+    assert set(found["leak-frames"][1]) == {"images/clip1-0003.png"}
+    assert seen(root, splits={"val": "images/*[45].png"}, groups=r"clip\d+")["leak-group"][0] == "error"
+    assert seen(root, splits={"val": "images/*[45].png"}, groups=r"film\d+")["groups"][0] == "error"
+
+
+def test_kinds_of_files(root):
+    (root / "images" / "0.png").unlink()
+    Image.fromarray(smooth(0)).save(root / "images" / "0.JPG", exif=orientation(3))
+    Image.fromarray(smooth(1)).save(root / "images" / "1.png", format="JPEG")
+    pages = [Image.fromarray(smooth(2)), Image.fromarray(smooth(9))]
+    (root / "images" / "2.png").unlink()
+    pages[0].save(root / "images" / "2.tif", save_all=True, append_images=pages[1:])
+    save(root / "images" / "3.png", smooth(3)[:, :, 0])
+    found = seen(root)
+    assert found["orientation"] == ("info", {"images/0.JPG": "EXIF orientation 3"})
+    assert found["capital-endings"] == ("info", {"images/0.JPG": ""})
+    assert found["other-format"] == ("info", {"images/1.png": "is JPEG"})
+    assert found["several-pictures"] == ("info", {"images/2.tif": "2 pictures"})
+    assert found["mixed-bands"] == ("info", {"images/3.png": "1"})
+    assert set(found) == {"orientation", "capital-endings", "other-format", "several-pictures", "mixed-bands"}
+
+
+def orientation(value: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[274] = value
+    return exif
+
+
+def test_what_other_programs_lose(root):
+    deep = smooth(0)[:, :, 0].astype(np.uint16) * 40
+    for number in range(6):
+        (root / "images" / f"{number}.png").unlink()
+        bands = np.stack([deep + number] * 4) if number == 1 else deep * (number + 1) % 9000
+        extra = {"photometric": "minisblack", "planarconfig": "separate"} if number == 1 else {}
+        tifffile.imwrite(root / "images" / f"{number}.tif", bands, **extra)
+    found = seen(root)
+    severity, told = found["decoders-disagree"]
+    assert severity == "info"
+    assert set(told) == {f"images/{number}.tif" for number in range(6)}
+    assert "unless asked for it unchanged" in told["images/0.tif"]
+    assert found["bands-refused"][0] == "error"
+    assert "data.bands=[1,2,3]" in found["bands-refused"][1]["images/1.tif"]
+
+
+def test_types_that_do_not_go_together_and_pixels_that_are_none(root):
+    (root / "images" / "0.png").unlink()
+    values = smooth(0)[:, :, 0].astype(np.float32)
+    values[3, 3] = np.nan
+    tifffile.imwrite(root / "images" / "0.tif", values)
+    found = seen(root)
+    assert found["mixed-types"] == ("error", {"images/0.tif": "float32"})
+    assert found["not-finite"] == ("error", {"images/0.tif": ""})
+    assert "not-finite" not in seen(root, nodata=0.0)
+
+
+def test_a_second_picture_that_is_broken_does_not_matter(root):
+    path = root / "images" / "0.tif"
+    (root / "images" / "0.png").unlink()
+    tifffile.imwrite(path, np.stack([smooth(0)] * 2), photometric="rgb")
+    with tifffile.TiffFile(path) as file:
+        width = file.pages[1].tags[256].offset
+    data = bytearray(path.read_bytes())
+    data[width : width + 2] = b"\xfe\xff"  # a tag that nobody knows, in place of the width
+    path.write_bytes(data)
+    assert seen(root) == {}
+
+
+def test_sizes(root):
+    save(root / "images" / "0.png", smooth(0, 33, 90))
+    save(root / "masks" / "0.png", np.eye(33, 90, dtype=np.uint8) * 255)
+    found = seen(root)
+    assert found["smaller-than-window"] == ("info", {"images/0.png": "33x90"})
+    assert found["sizes-vary"][0] == "info"
+
+
+def test_nothing_to_read(tmp_path):
+    with pytest.raises(DataError, match="no such folder"):
+        seen(tmp_path / "gone")
+
+
+class Fatal(Examiner):
+    """Ends its process for one file."""
+
+    def __call__(self, pair):
+        if pair.image == "images/2.png":
+            import os
+
+            os._exit(9)
+        return super().__call__(pair)
+
+
+def test_a_file_that_ends_its_process_is_named_and_the_others_are_read(root):
+    pairs = [Pair(str(n), f"images/{n}.png", "") for n in range(6)]
+    told = []
+    records = examine(Fatal(root, None), pairs, 2, told.append)
+    assert [bool(record.image) for record in records] == [True, True, False, True, True, True]
+    assert "ends the process" in records[2].problem
+    assert told[-1] == 6
+
+
+def test_workers_change_nothing(root):
+    (root / "images" / "3.png").write_bytes(b"x")
+    assert seen(root, workers=2) == seen(root)

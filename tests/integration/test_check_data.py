@@ -1,0 +1,319 @@
+"""`hires check-data` through the command line: what it leaves, how it ends, what its proposal is good for."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from omegaconf import OmegaConf
+from PIL import Image
+
+from hires.recipe import read_recipe
+
+NUMBER, TEXT = (int, float), str
+PLACE = {"file": TEXT, "detail": TEXT}
+SCHEMA = {
+    "command": TEXT,
+    "run_dir": TEXT,
+    "overrides": [TEXT],
+    "root": TEXT,
+    "image_size": [int],
+    "fit": TEXT,
+    "counts": {"error": int, "warning": int, "info": int},
+    "findings": [
+        {"code": TEXT, "severity": TEXT, "text": TEXT, "advice": TEXT, "number": int, "places": [PLACE]},
+    ],
+    "images": {
+        "count": int,
+        "read": int,
+        "pixels": int,
+        "formats": {"*": int},
+        "types": {"*": int},
+        "bands": {"*": int},
+        "sizes": {"distinct": int, "smallest": [int], "median": [int], "largest": [int]},
+        "range": [NUMBER],
+        "mean": [NUMBER],
+        "deviation": [NUMBER],
+    },
+    "splits": {"*": int},
+    "unit": TEXT,
+    "classes": [
+        {
+            "name": TEXT,
+            "counts": {"*": int},
+            "images": {"*": int},
+            "sizes": {"*": NUMBER},
+            "below": {"*": NUMBER},
+            "below_resized": NUMBER,
+        }
+    ],
+    "proposals": [{"key": TEXT, "value": object, "reason": TEXT}],
+    "proposed": {"file": TEXT, "command": TEXT},
+    "seconds": NUMBER,
+}
+MAY_BE_NULL = {"mean", "deviation", "below_resized", "image_size", "smallest", "median", "largest", "range"}
+GIB = 2**30
+
+
+def fits(value, schema, key=""):
+    """Asserts that a value has just the keys and kinds of a schema."""
+    if value is None:
+        assert key in MAY_BE_NULL, key
+    elif isinstance(schema, dict):
+        assert isinstance(value, dict), key
+        if set(schema) != {"*"}:
+            assert list(value) == list(schema), key
+        for name, child in value.items():
+            fits(child, schema.get(name, schema.get("*")), name)
+    elif isinstance(schema, list):
+        assert isinstance(value, list), key
+        for child in value:
+            fits(child, schema[0], key)
+    else:
+        assert isinstance(value, schema), key
+        assert not (isinstance(value, bool) and schema is not object), key
+
+
+@pytest.fixture
+def check(hires, tmp_path):
+    """Runs the command: (exit code, data.json, stdout, stderr)."""
+
+    def run(*arguments: str) -> tuple[int, dict, str, str]:
+        run_dir = tmp_path / "run"
+        arguments = tuple(argument for argument in arguments if not argument.startswith("run_dir="))
+        code, output, error = hires("check-data", *arguments, f"run_dir={run_dir}")
+        return code, json.loads((run_dir / "data.json").read_text()), output, error
+
+    return run
+
+
+def test_what_it_leaves(check, shapes_overrides, tmp_path):
+    code, outcome, output, _ = check(*shapes_overrides)
+    assert code == 0
+    assert {p.name for p in (tmp_path / "run").rglob("*") if p.is_file()} == {
+        "data.json",
+        "data.html",
+        "proposed.yaml",
+    }
+    fits(outcome, SCHEMA)
+    assert outcome["splits"] == {"train": 5, "val": 1}
+    assert [one["name"] for one in outcome["classes"]] == ["background", "disc", "bar"]
+    assert outcome["counts"]["error"] == 0
+    assert "nothing that stops training" in output
+    page = (tmp_path / "run" / "data.html").read_text()
+    assert "nothing that stops training" in page
+    assert all(one["text"] in page for one in outcome["findings"])
+
+
+def test_errors_end_with_code_1_and_are_all_there(check, shapes_overrides, shapes, tmp_path):
+    root = copied(shapes, tmp_path)
+    name = "<img src=x>.png"
+    (root / "images" / "0.png").write_bytes(b"broken")
+    (root / "images" / "1.png").rename(root / "images" / name)
+    (root / "masks" / "2.png").write_bytes(b"broken")
+    code, outcome, output, error = check(*shapes_overrides, f"data.root={root}")
+    assert code == 1
+    assert error.count("\n") == 1
+    assert "kind(s) of errors" in error
+    fits(outcome, SCHEMA)
+    codes = [one["code"] for one in outcome["findings"] if one["severity"] == "error"]
+    assert sorted(codes) == ["image-without-label", "unreadable-image", "unreadable-mask"]
+    assert "images/0.png: " in output
+    page = (tmp_path / "run" / "data.html").read_text()
+    assert name not in page
+    assert "&lt;img src=x&gt;.png" in page
+
+
+def copied(shapes: Path, tmp_path: Path) -> Path:
+    shutil.copytree(shapes, tmp_path / "data set")
+    return tmp_path / "data set"
+
+
+def test_a_wrong_key_and_no_data_end_in_a_line(hires, tmp_path, shapes_overrides):
+    code, _, error = hires("check-data", *shapes_overrides, "data.rot=x")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "did you mean data.root?" in error
+    code, _, error = hires("check-data", *shapes_overrides, f"data.root={tmp_path / 'gone'}")
+    assert (code, error.count("\n")) == (1, 1)
+    assert "no such folder" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_proposal_trains(check, hires, shapes_overrides, tmp_path):
+    code, outcome, _, _ = check(*shapes_overrides, "image_size=256")
+    assert code == 0
+    assert outcome["proposed"]["command"] == f"hires train --config-dir {tmp_path / 'run'} experiment=proposed"
+    values = {one["key"]: one["value"] for one in outcome["proposals"]}
+    assert values["image_size"] == 192  # the images are 150 to 185 pixels high
+    assert values["data.normalize"] == "dtype"
+    assert len(values["task.loss.class_weights"]) == 3
+    assert values["task.loss.class_weights"][0] == min(values["task.loss.class_weights"])
+    run_dir = tmp_path / "trained"
+    words = outcome["proposed"]["command"].split()[1:]
+    code, _, error = hires(*words, f"run_dir={run_dir}")
+    assert code == 0, error
+    config = (run_dir / "config.yaml").read_text()
+    assert "image_size: 192" in config
+    assert "max_steps: 4" in config  # of the command line that was checked
+    assert json.loads((run_dir / "result.json").read_text())["steps"] == 4
+
+
+def test_the_proposal_builds_on_an_experiment(check, hires, tmp_path):
+    small = ["data.generator.size=256", "data.generator.train=2", "data.generator.val=1", "data.generator.test=1"]
+    code, outcome, _, _ = check(
+        "experiment=demo_detection", "model=retinanet", f"data_dir={tmp_path}", *small, "data.workers=0"
+    )
+    assert code == 0
+    fits(outcome, SCHEMA)
+    text = (tmp_path / "run" / "experiment" / "proposed.yaml").read_text()
+    assert "  - demo_detection\n  - override /model: retinanet\n  - _self_\n" in text
+    values = {one["key"]: one["value"] for one in outcome["proposals"]}
+    assert len(values["model.anchors.sizes"]) == 5
+    assert len(values["model.anchors.aspects"]) == 3
+    words = outcome["proposed"]["command"].split()[1:]
+    code, output, error = hires(*words, "--cfg", "job")
+    assert code == 0, error
+    assert "hires.models.detection.retinanet.RetinaNetSettings" in output
+    assert f"sizes:\n    - {values['model.anchors.sizes'][0]}" in output
+    assert "size: 256" in output
+    anchors = read_recipe(OmegaConf.create(output)).model.anchors.build((8, 16, 32, 64, 128))
+    assert anchors.per_position == 9
+    assert (anchors.cells(0)[0, 2] - anchors.cells(0)[0, 0]) > 0
+
+
+def test_the_demo_is_sound(check, tmp_path):
+    small = ["data.generator.size=256", "data.generator.train=2", "data.generator.val=1", "data.generator.test=1"]
+    code, outcome, _, _ = check("experiment=demo", f"data_dir={tmp_path}", *small, "data.workers=0")
+    assert code == 0
+    assert outcome["counts"]["error"] == 0
+    assert {one["code"] for one in outcome["findings"]} <= {"names-recur", "classes-uneven", "class-not-evaluated"}
+
+
+def test_help_has_the_examples(hires):
+    code, output, _ = hires("check-data", "--help")
+    assert code == 0
+    assert "hires check-data experiment=hrf_vessels data_dir=DIR" in output
+
+
+WATCH = """
+import re, sys
+sys.argv = ["hires", "check-data", *sys.argv[1:]]
+from hires.cli import main
+code = main()
+status = open("/proc/self/status").read()
+print("PEAK", int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) * 1024)
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def huge(tmp_path_factory):
+    root = tmp_path_factory.mktemp("huge")
+    write_huge(root, 20_000)
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_image_of_20000_pixels_a_side_takes_less_than_a_gibibyte(huge, tmp_path, workers):
+    arguments = [
+        "data=mask_folder",
+        f"data.root={huge}",
+        "data.images=images/*.tif",
+        "data.masks=masks/*.tif",
+        "data.classes={a: 0, b: 1, c: 2}",
+        "data.splits={val: images/1.tif}",
+        f"data.workers={workers}",
+        f"run_dir={tmp_path / 'run'}",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", WATCH, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    peaks = watched(process)
+    output, error = process.communicate()
+    assert process.returncode == 0, error
+    own = int(output.split("PEAK")[1])
+    assert own < GIB
+    assert all(peak < GIB for peak in peaks.values())
+    assert len(peaks) > workers
+    outcome = json.loads((tmp_path / "run" / "data.json").read_text())
+    assert outcome["images"]["sizes"]["largest"] == [20_000, 20_000]
+    assert outcome["classes"][1]["counts"]["train"] == pytest.approx(20_000**2 / 3, rel=0.01)
+    assert outcome["counts"]["error"] == 0
+
+
+def watched(process: subprocess.Popen) -> dict[int, int]:
+    """The peak of resident memory of a process and of each that it starts, bytes, until it ends."""
+    peaks: dict[int, int] = {}
+    while process.poll() is None:
+        for path in Path("/proc").glob("[0-9]*/status"):
+            try:
+                text = path.read_text()
+            except OSError:
+                continue
+            pid, parent = int(path.parent.name), int(re.search(r"PPid:\s+(\d+)", text)[1])
+            peak = re.search(r"VmHWM:\s+(\d+) kB", text)
+            if peak and process.pid in (pid, parent):
+                peaks[pid] = max(peaks.get(pid, 0), int(peak[1]) * 1024)
+        time.sleep(0.05)
+    return peaks
+
+
+def write_huge(root: Path, side: int) -> None:
+    """A tiled image of stripes with its mask, and a small pair to evaluate."""
+    for number, size in ((0, side), (1, 512)):
+        for folder in ("images", "masks"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        for folder, weights in (("masks", (1,)), ("images", (100, 50, 60 + number))):
+            bands = len(weights)
+            tifffile.imwrite(
+                root / folder / f"{number}.tif",
+                tiles(size, np.array(weights, np.uint8)),
+                shape=(size, size, bands) if bands > 1 else (size, size),
+                dtype=np.uint8,
+                tile=(512, 512),
+                photometric="rgb" if bands > 1 else "minisblack",
+                compression="zlib",
+                compressionargs={"level": 1},
+            )
+
+
+def tiles(size: int, weights: np.ndarray) -> Iterator[np.ndarray]:
+    """The tiles of an image with stripes of 97 rows: 0, 1 and 2 times the weights in turns."""
+    across = -(-size // 512)
+    for top in range(0, across * 512, 512):
+        stripes = ((top + np.arange(512)) // 97 % 3).astype(np.uint8)[:, None, None] * weights
+        tile = np.repeat(stripes, 512, axis=1)
+        for _ in range(across):
+            yield tile if len(weights) > 1 else tile[:, :, 0]
+
+
+def test_images_in_windows_give_the_same_as_whole(tmp_path, check):
+    """A tiled file that is read in bands, and the same pixels in one that is not."""
+    rng = np.random.default_rng(0)
+    pixels = np.kron(rng.integers(0, 256, (75, 70, 3), np.uint8), np.ones((40, 60, 1), np.uint8))
+    (tmp_path / "images").mkdir()
+    (tmp_path / "masks").mkdir()
+    tifffile.imwrite(tmp_path / "images" / "0.tif", pixels, photometric="rgb", tile=(256, 256))
+    Image.fromarray(pixels).save(tmp_path / "images" / "1.png", compress_level=1)
+    for number in range(2):
+        Image.fromarray(pixels[:, :, 0] // 128).save(tmp_path / "masks" / f"{number}.png")
+    code, outcome, _, _ = check(
+        "data=mask_folder",
+        f"data.root={tmp_path}",
+        "data.classes={a: 0, b: 1}",
+        "data.splits={val: images/1.png}",
+        "data.workers=0",
+    )
+    assert code == 1
+    (leak,) = [one for one in outcome["findings"] if one["code"] == "leak-copy"]
+    assert leak["places"][0]["detail"] == "images/0.tif (train) and images/1.png (val)"
+    np.testing.assert_allclose(outcome["images"]["mean"], pixels.mean(axis=(0, 1)), rtol=1e-9)
+    np.testing.assert_allclose(outcome["images"]["deviation"], pixels.std(axis=(0, 1)), rtol=1e-6)
