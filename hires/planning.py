@@ -30,7 +30,7 @@ PROBES = 3
 LEAST_MARGIN = 0.01  # share of a budget that always stays free
 BACK = 0.08  # share of a budget by which less is predicted after a probe that did not fit, at least
 CHEAPER = 0.01  # share of a step's compute that another plan has to save, for it to be tried
-WORTH = 0.03  # share of a budget that has to be free for another plan to be tried
+WORTH = 0.03  # share of a budget that has to be free for cheaper policies of the same step to be tried
 
 
 def goal_of(recipe: Recipe) -> str | None:
@@ -105,7 +105,7 @@ class Planner:
                 break
             room, before = after, found
             found = self._look(room)
-            if best and found.shape == before.shape and found.cost > before.cost - CHEAPER:
+            if best and found.shape == before.shape and not self._is_worth_it(found, best):
                 break
         if self._try_out is not None and best is None:
             raise self._too_small("no plan that was predicted to fit did so when it was tried")
@@ -244,10 +244,12 @@ class Planner:
             return probe.found.reserved - max(round(self.budget * BACK), beyond)
         if probe.measured.reserved is None:  # which not every system tells
             return room
-        margin = self._margin(probe.measured)
-        after = self.budget - (probe.measured.reserved - probe.found.reserved) - margin
-        # as much of it is free as may well be for want of anything between two plans
-        return after if self.budget - margin - probe.measured.reserved > WORTH * self.budget else room
+        return self.budget - (probe.measured.reserved - probe.found.reserved) - self._margin(probe.measured)
+
+    def _is_worth_it(self, found: Found, best: Probe) -> bool:
+        """Whether the same step is so much cheaper, and so much is free, that another probe is worth its time."""
+        free = self.budget - self._margin(best.measured) - (best.measured.reserved or self.budget)
+        return found.cost < best.found.cost - CHEAPER and free > WORTH * self.budget
 
     def _margin(self, measured: Measured) -> int:
         """Bytes of the budget that stay free of what was measured."""

@@ -174,6 +174,18 @@ def test_a_prediction_that_holds_is_used_up():
     assert plan.measured.reserved == plan.predicted.reserved
 
 
+@pytest.mark.parametrize("goal", [RESOLUTION, FINE], ids=["resolution", "growing"])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_probe_shows_to_be_free_is_used_for_the_next_larger(monkeypatch, goal, seed):
+    """However little it is."""
+    monkeypatch.setattr(Trainings, "made", MadeUp(seed + 2))
+    found = planner(*goal, try_out=Device(BUDGET, 1.0))
+    plan = found.plan()
+    shape = Shape(plan.micro_batch_size, *plan.image_size)
+    larger = found.shapes[found.shapes.index(shape) + 1 :]
+    assert not larger or Trainings.made.least(larger[0]) > BUDGET - plan.margin
+
+
 def test_what_is_free_is_used_after_a_probe():
     """Predicted a fifth too high: the plan moves, and is tried too."""
     device = Device(BUDGET, 0.8)
