@@ -12,7 +12,8 @@ from torch import nn
 
 from hires.engine.ema import make_average
 from hires.engine.fabric import Place, autocast_of
-from hires.engine.step import accumulate, train_step
+from hires.engine.share import Rehearsal
+from hires.engine.step import Whole, accumulate, train_step
 from hires.examples import Examples
 from hires.interfaces import Batch, ConfigError, Sample
 from hires.memory.allocator import AllocatorSettings
@@ -67,7 +68,7 @@ class SimulatedTraining:
         task = self.module
         apply_policies(task, self.units, said, offload=self._offload())
         # the second of two full micro-batches needs most: gradients of the first are there
-        batch_size = max(self.recipe.top.batch_size, micro_batch_size)
+        batch_size = max(self.recipe.share, micro_batch_size)
         again = batch_size >= 2 * micro_batch_size
         count = micro_batch_size if again else batch_size
         with self._simulation.active():
@@ -123,6 +124,7 @@ class SimulatedTraining:
             place=Place(self.device, recipe.trainer.channels_last),
             autocast=self._autocast(),
             clip=self._clip,
+            share=Whole() if recipe.processes == 1 else Rehearsal(task.parameters()),
         )
         self._average.update(task, 1)
 

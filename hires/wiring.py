@@ -18,11 +18,13 @@ from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
 from hires.engine.checkpointer import Checkpointer, load_matching, read, weights
 from hires.engine.ema import Averaged, make_average
 from hires.engine.evaluate import FittingViews, as_it_is, evaluate
-from hires.engine.fabric import Place
+from hires.engine.fabric import Place, accelerator_there
 from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
+from hires.engine.ranks import Alone, Ranks, Several
 from hires.engine.recovery import Ladder, Recovering
-from hires.engine.step import Updater, collate, train_step
+from hires.engine.share import OfSeveral
+from hires.engine.step import Share, Updater, Whole, collate, train_step
 from hires.engine.undo import Undo
 from hires.engine.views import Views
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Sample
@@ -39,6 +41,7 @@ from hires.runs import weights_path
 log = logging.getLogger(__name__)
 
 Evaluation = Callable[[Any], dict[str, float]]
+_ALONE = Alone()
 
 
 def make_task(
@@ -72,7 +75,13 @@ class Learner:
     optimizer: Any
     progress: Progress
 
-    def checkpointer(self, folder: Path, ladder: Ladder) -> Checkpointer:
+    def level(self, ranks: Ranks) -> None:
+        """All processes get the statistics of the main one, which BatchNorm has of each process's own samples."""
+        ranks.spread_buffers(self.task)
+        if self.average.module is not self.task:
+            ranks.spread_buffers(self.average.module)
+
+    def checkpointer(self, folder: Path, ladder: Ladder, ranks: Ranks = _ALONE) -> Checkpointer:
         parts = {
             "task": self.task,
             "ema": self.average,
@@ -81,7 +90,7 @@ class Learner:
             "progress": self.progress,
             "plan": ladder,
         }
-        return Checkpointer(folder, parts, optional=["plan"])
+        return Checkpointer(folder, parts, ["plan"], ranks, partial(self.level, ranks))
 
 
 def make_learner(recipe: Recipe, source: ImageSource, fabric: Fabric, *, resumed: bool) -> Learner:
@@ -124,6 +133,10 @@ def with_policies(
 
 def with_rungs(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> MemoryPlan:
     """A plan that was given has its units recomputed first and then smaller micro-batches to fall back to."""
+    if recipe.synchronized and recipe.processes > 1:
+        # a process that lacks memory in a forward or backward would leave the others waiting in it
+        log.info("model.norm=sync: a lack of memory ends the training, since processes meet in every layer")
+        return replace(plan, rungs=())
     if plan.rungs or plan.policies:  # one that was found, perhaps on its last rung
         return plan
     task = learner.task
@@ -132,7 +145,7 @@ def with_rungs(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> MemoryPlan
     policies = {name: str(policy) for name, policy in named.items()}
     thrifty = {name: "full" if policy in ("none", "selective") else policy for name, policy in policies.items()}
     least = min(recipe.memory.min_micro_batch or least_micro_batch(task), plan.micro_batch_size)
-    rungs = rungs_of(replace(plan, policies=policies), recipe.top.batch_size, thrifty, least)
+    rungs = rungs_of(replace(plan, policies=policies), recipe.share, thrifty, least)
     return replace(plan, rungs=rungs)
 
 
@@ -176,6 +189,22 @@ def check_units(recipe: Recipe, learner: Learner, samples: list[Sample]) -> None
     log.info("memory.verify: all %d units do the same twice", len(units))
 
 
+def check_share(recipe: Recipe) -> None:
+    """Raises ConfigError for a model that several processes cannot train as it is configured."""
+    shares = recipe.shares
+    if recipe.synchronized and accelerator_there(recipe.trainer.accelerator) == "cpu":
+        raise ConfigError(
+            "model.norm: got sync, which torch has for CUDA only; with several processes on a CPU use group, or "
+            "frozen with pretrained weights"
+        )
+    parts = {-(-share // recipe.micro_batch_size) for share in shares}
+    if recipe.synchronized and not recipe.to_be_planned and len(parts) > 1:
+        raise ConfigError(
+            f"batch_size: got {recipe.top.batch_size}, of which processes have {min(shares)} or {max(shares)} "
+            "samples, and other numbers of micro-batches; model.norm=sync needs as many in all"
+        )
+
+
 def move(task: Any, recipe: Recipe, fabric: Fabric) -> None:
     """Brings a task to its device, in the memory format of the trainer."""
     fabric.to_device(task)
@@ -189,6 +218,7 @@ def make_update(
     ladder: Ladder,
     max_steps: int,
     on_change: Callable[[MemoryPlan], Any] = lambda plan: None,
+    ranks: Ranks = _ALONE,
 ) -> Updater:
     """One optimizer step of a learner, as a function of the samples; continues where its progress stands.
 
@@ -197,14 +227,17 @@ def make_update(
     optimizer = learner.optimizer
     schedule = recipe.scheduler.build(optimizer.optimizer, max_steps)
     schedule.step_update(learner.progress.step)
+    share = OfSeveral(ranks, optimizer.optimizer) if isinstance(ranks, Several) else Whole()
     step = Recovering(
-        make_step(recipe, learner),
+        make_step(recipe, learner, share),
         ladder,
         undo=Undo(learner.task, optimizer.optimizer, getattr(learner.fabric.strategy.precision, "scaler", None)),
         apply=partial(exchange_plan, recipe, learner),
         on_change=on_change,
         progress=learner.progress,
     )
+    if isinstance(share, OfSeveral):
+        share.on_strain = step.strained
     return Updater(
         task=learner.task,
         step=step,
@@ -214,7 +247,7 @@ def make_update(
     )
 
 
-def make_step(recipe: Recipe, learner: Learner) -> Callable[..., dict[str, Tensor]]:
+def make_step(recipe: Recipe, learner: Learner, share: Share) -> Callable[..., dict[str, Tensor]]:
     """`train_step` of a learner, as a function of the samples and the size of a micro-batch."""
     fabric = learner.fabric
     return partial(
@@ -225,6 +258,7 @@ def make_step(recipe: Recipe, learner: Learner) -> Callable[..., dict[str, Tenso
         autocast=fabric.autocast,
         backward=fabric.backward,
         clip=make_clip(recipe, learner),
+        share=share,
     )
 
 
@@ -266,7 +300,11 @@ def make_views(recipe: Recipe) -> Views:
 
 
 def make_evaluation(
-    recipe: Recipe, source: ImageSource, fabric: Fabric, progress: Callable[[int, int], None]
+    recipe: Recipe,
+    source: ImageSource,
+    fabric: Fabric,
+    progress: Callable[[int, int], None],
+    ranks: Ranks = _ALONE,
 ) -> Evaluation:
     """Evaluates a task on a source's whole images; `progress` is told the images done and their number."""
     settings = recipe.evaluation
@@ -279,6 +317,7 @@ def make_evaluation(
         autocast=fabric.autocast,
         settle=image_statistics if settings.statistics == "image" else as_it_is,
         progress=progress,
+        ranks=ranks,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hires.engine.ranks import Alone, Ranks
 from hires.engine.shortage import Shortage, attempt, release
 from hires.engine.views import Views, show
 from hires.interfaces import Batch, Evaluator, ImageSource, TrainingError, View
@@ -27,6 +28,9 @@ def as_it_is(task: Any, look: Callable[[], None]) -> AbstractContextManager[None
     return nullcontext()
 
 
+_ALONE = Alone()
+
+
 @torch.inference_mode()
 def evaluate(
     task: Any,
@@ -38,26 +42,29 @@ def evaluate(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     settle: Settle = as_it_is,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    ranks: Ranks = _ALONE,
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
 
-    `place` brings a batch to the device; `progress` is told the images done and their number. Raises TrainingError
-    when memory runs out with one view at a time.
+    `place` brings a batch to the device; `progress` is told the images done and their number. Several processes
+    have a share of the images each, and all get the same metrics. Raises TrainingError when memory runs out with
+    one view at a time.
     """
     fitting = views if isinstance(views, FittingViews) else FittingViews(views)
     training = task.training
     task.eval()
     evaluator.reset()
     try:
-        for index in range(len(source)):
+        for index in range(ranks.rank, len(source), ranks.size):
             image, target = source.read(index)
             parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
             for part in fitting.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
-            progress(index + 1, len(source))
+            progress(min(index + ranks.size, len(source)), len(source))
     finally:
         task.train(training)
-    return evaluator.compute()
+    evaluator.merge(ranks.gather_others(evaluator.counted))
+    return ranks.by_main(evaluator.compute)
 
 
 class FittingViews:
