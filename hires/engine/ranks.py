@@ -205,8 +205,9 @@ def talking() -> Iterator[None]:
         yield
         return
     except RuntimeError as error:
-        reason = next(iter(str(error).splitlines()), "")
+        line = next(iter(str(error).splitlines()), "")
+        reason = line.rpartition("cc:")[2].partition("] ")[2] or line  # without where in the library
     raise LostProcess(
-        f"another process of this training has ended, or cannot be reached ({reason}): what it says itself is the "
-        "reason; resume=RUN goes on from the last checkpoint"
+        "the training cannot go on: one of its processes has ended or cannot be reached "
+        f"({reason.partition('. ')[0]}); if it said why, that stands above; resume=RUN goes on from the last checkpoint"
     ) from None  # which hides that memory may have run out in it: nobody could go on from there
