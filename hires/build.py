@@ -1,10 +1,7 @@
 """Composition root: the commands, from a configuration to what they leave in the run directory."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import asdict
-from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +10,23 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from hires import runs
-from hires.data.loader import StepLoader, StepSampler
-from hires.data.windows import windows_in_epoch
+from hires.data.loader import StepLoader
 from hires.engine.checkpointer import read, weights
 from hires.engine.display import Display, class_table, log_beside, log_to, show_metrics
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
 from hires.engine.gauge import Gauge
-from hires.engine.journal import Journal, NoJournal
 from hires.engine.launch import launch
 from hires.engine.ranks import Ranks
-from hires.engine.recovery import Ladder, described
-from hires.engine.reporter import Reporter
-from hires.engine.trainer import Routine, Trainer
-from hires.instantiate import allowed_on_command_line, instantiate
+from hires.engine.trainer import Trainer
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
 from hires.planning import budget_of
-from hires.plans import PLAN, enforced, plan_text, planned, searches
+from hires.plans import enforced, planned, searches
+from hires.preparation import Surroundings, prepare, save_plan
 from hires.recipe import Recipe, read_recipe
-from hires.wiring import (
-    Learner,
-    check_share,
-    make_batches,
-    make_dataset,
-    make_evaluation,
-    make_learner,
-    make_task,
-    make_update,
-    move,
-    with_policies,
-    with_rungs,
-)
+from hires.wiring import check_share, make_evaluation, make_task, move
 
 log = logging.getLogger(__name__)
 
@@ -91,9 +72,8 @@ def _train(
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
     gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
     begun = ranks.by_main((run_dir / runs.LAST).exists)
-    learner, display, trainer, batches, ladder = ranks.together(
-        lambda: _prepare(cfg, recipe, source, plan, run_dir, console, gauge, fabric, ranks, begun)
-    )
+    around = Surroundings(run_dir, console, ranks, fabric, gauge, begun)
+    learner, display, trainer, batches, ladder = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
     ranks.spread(learner.task, learner.average.module)
     if ranks.main:
         runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
@@ -134,103 +114,6 @@ def _fit(trainer: Trainer, batches: StepLoader, display: Display, run_dir: Path)
         raise
     finally:
         trainer.reporter.journal.close()
-
-
-def _prepare(
-    cfg: DictConfig,
-    recipe: Recipe,
-    source: ImageSource,
-    plan: MemoryPlan,
-    run_dir: Path,
-    console: Console,
-    gauge: Gauge,
-    fabric: Fabric | None,
-    ranks: Ranks,
-    begun: bool,
-) -> tuple[Learner, Display, Trainer, StepLoader, Ladder]:
-    """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
-    fabric = fabric or make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    checkpoint = run_dir / runs.LAST
-    learner = make_learner(recipe, source, fabric, resumed=begun)
-    ranks.seed(recipe.top.seed)
-    ladder = Ladder(with_rungs(recipe, learner, plan))
-    windows = windows_in_epoch(source, recipe.image_size, recipe.data)
-    routine = make_routine(recipe, source.classes, steps_per_epoch=-(-windows // recipe.top.batch_size))
-    dataset = make_dataset(recipe, source)
-    journal = _journal(cfg, run_dir, ranks)
-    checkpointer = learner.checkpointer(checkpoint.parent, ladder, ranks)
-    if begun:
-        checkpointer.load(checkpoint)
-    journal.rewind(learner.progress.step)
-    start = learner.progress.step
-    display = Display(console, routine.max_steps, start)
-    on_change = partial(save_plan, run_dir) if ranks.main else lambda plan: None
-    trainer = Trainer(
-        update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks)),
-        evaluate=_validation(recipe, learner, display, ranks),
-        checkpointer=checkpointer,
-        reporter=Reporter(
-            journal=journal,
-            display=display,
-            learning_rate=lambda: learner.optimizer.param_groups[-1]["lr"],
-        ),
-        routine=routine,
-        progress=learner.progress,
-    )
-    sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps, ranks.rank, ranks.size)
-    ladder.plan = with_policies(
-        recipe, learner, ladder.plan, lambda: [dataset[key] for key in next(iter(sampler), [])]
-    )
-    log.info("A step: %s", described(ladder.plan))
-    return learner, display, trainer, make_batches(dataset, sampler, recipe, fabric), ladder
-
-
-def _journal(cfg: DictConfig, run_dir: Path, ranks: Ranks) -> Journal | NoJournal:
-    if not ranks.main:
-        return NoJournal()
-    loggers = list(instantiate(cfg.logger, "logger", allowed_on_command_line()).values())
-    return Journal(run_dir / "metrics.jsonl", loggers)
-
-
-def save_plan(run_dir: Path, plan: MemoryPlan) -> None:
-    """Writes plan.yaml: how steps are carried out from now on."""
-    write_text(run_dir / PLAN, plan_text(plan))
-
-
-def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int) -> Routine:
-    """What happens at which step of a training. Raises ConfigError for a metric that no evaluation gives."""
-    settings, metric = recipe.trainer, recipe.evaluation.metric or recipe.task.metric
-    evaluator = recipe.task.evaluator(classes)
-    known = [name for name in evaluator.compute() if name not in evaluator.no_goals]
-    if metric not in known:
-        near = get_close_matches(metric, known, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]}?" if near else ","
-        raise ConfigError(f"evaluation.metric: got {metric}{hint} allowed: {', '.join(known)}")
-    return Routine(
-        max_steps=settings.steps(steps_per_epoch),
-        log_every=settings.log_every,
-        checkpoint_every=settings.checkpoint_every,
-        evaluate_every=recipe.evaluation.interval(steps_per_epoch),
-        metric=metric,
-        patience=settings.patience,
-        batch_size=recipe.top.batch_size,
-    )
-
-
-def _validation(
-    recipe: Recipe, learner: Learner, display: Display, ranks: Ranks
-) -> Callable[[], dict[str, float]]:
-    """Evaluates the averaged weights on the validation split; gives no metrics where there is none."""
-    if not recipe.data.has_split("val"):
-        log.info("No validation split: nothing is evaluated, and `best` is the last checkpoint")
-        return dict
-    evaluation = make_evaluation(recipe, recipe.data.source("val"), learner.fabric, display.evaluating, ranks)
-
-    def validate() -> dict[str, float]:
-        learner.level(ranks)
-        return evaluation(learner.average.module)
-
-    return validate
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Any]:

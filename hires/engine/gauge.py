@@ -47,7 +47,7 @@ class Gauge:
     def peaks(self, ranks: Ranks) -> tuple[int | None, int | None]:
         """What was allocated and reserved, of the processes where it was most."""
         pairs = zip(*ranks.gather((self.allocated, self.reserved)), strict=True)
-        allocated, reserved = (max((one for one in each if one), default=None) for each in pairs)
+        allocated, reserved = (max((one for one in each if one is not None), default=None) for each in pairs)
         return allocated, reserved
 
     def watching(self, update: Update) -> Update:

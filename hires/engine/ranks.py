@@ -209,5 +209,6 @@ def talking() -> Iterator[None]:
         reason = line.rpartition("cc:")[2].partition("] ")[2] or line  # without where in the library
     raise LostProcess(
         "the training cannot go on: one of its processes has ended or cannot be reached "
-        f"({reason.partition('. ')[0]}); if it said why, that stands above; resume=RUN goes on from the last checkpoint"
+        f"({reason.partition('. ')[0]}); if it said why, that stands above; resume=RUN goes on from the last "
+        "checkpoint"
     ) from None  # which hides that memory may have run out in it: nobody could go on from there
