@@ -13,7 +13,7 @@ from torch import nn
 from hires.engine.ema import make_average
 from hires.engine.fabric import Place, autocast_of
 from hires.engine.share import Rehearsal
-from hires.engine.step import Whole, accumulate, train_step
+from hires.engine.step import Share, Whole, accumulate, train_step
 from hires.examples import Examples
 from hires.interfaces import Batch, ConfigError, Sample
 from hires.memory.allocator import AllocatorSettings
@@ -24,6 +24,7 @@ from hires.memory.profile import HALF_ON_CPU, MemoryProfile
 from hires.memory.shapes import least_micro_batch
 from hires.memory.simulate import Simulation
 from hires.memory.simulate_offload import SimulatedOffload
+from hires.memory.timeline import BUCKETS
 from hires.memory.units import Unit, find_units
 from hires.memory.workspace import MeasuredWorkspace, Operation, measure
 from hires.memory.workspace_cuda import CudaWorkspace
@@ -124,9 +125,14 @@ class SimulatedTraining:
             place=Place(self.device, recipe.trainer.channels_last),
             autocast=self._autocast(),
             clip=self._clip,
-            share=Whole() if recipe.processes == 1 else Rehearsal(task.parameters()),
+            share=self._share(),
         )
         self._average.update(task, 1)
+
+    def _share(self) -> Share:
+        if self.recipe.processes == 1:
+            return Whole()
+        return Rehearsal(self.module.parameters(), partial(self._simulation.give, category=BUCKETS))
 
     def _clip(self) -> None:
         limit = self.recipe.trainer.clip_grad_norm

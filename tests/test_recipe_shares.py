@@ -67,3 +67,23 @@ def test_a_plan_is_that_of_a_process():
 def test_mistakes(overrides, message):
     with pytest.raises(ConfigError, match=message):
         given("trainer.devices=2", *overrides).given_plan()
+
+
+def test_what_several_processes_exchange_is_predicted():
+    """Buffers for gradients, after the backward; the step itself is that of the share."""
+    from hires.engine import buckets
+    from hires.examples import Examples
+    from hires.interfaces import DataLimits
+    from hires.memory.timeline import BUCKETS
+    from hires.simulated_training import SimulatedTraining
+
+    examples = Examples(("a", "b", "c"), DataLimits())
+
+    def profile(*overrides: str):
+        return SimulatedTraining(given(*overrides), examples, "cuda").profile("none", 2)
+
+    alone, several = profile("batch_size=2"), profile("batch_size=4", "trainer.devices=2")
+    assert alone.allocated == several.allocated
+    most = [max(found.timeline.by_category().get(BUCKETS, [0])) for found in (alone, several)]
+    assert most[0] == 0
+    assert 2**20 < most[1] <= buckets.BYTES

@@ -21,13 +21,13 @@ class Buckets:
         kinds = {_kind(group[0]): 0 for group in self._groups}
         for group in self._groups:
             kinds[_kind(group[0])] = max(kinds[_kind(group[0])], sum(t.numel() for t in group))
-        self._buffers = {kind: torch.empty(most, dtype=kind[0], device=kind[1]) for kind, most in kinds.items()}
+        self.buffers = {kind: torch.empty(most, dtype=kind[0], device=kind[1]) for kind, most in kinds.items()}
 
     @torch.no_grad()
     def exchange(self, collective: Callable[[Tensor], object]) -> None:
         """The tensors get what `collective` makes, in place, of the buffers that hold them one after the other."""
         for group in self._groups:
-            flat = self._buffers[_kind(group[0])][: sum(tensor.numel() for tensor in group)]
+            flat = self.buffers[_kind(group[0])][: sum(tensor.numel() for tensor in group)]
             parts = [
                 part.view(tensor.shape) for part, tensor in zip(flat.split(_counts(group)), group, strict=True)
             ]

@@ -114,9 +114,13 @@ class OfSeveral:
 
 
 class Rehearsal:
-    """What a step of several processes does in one of them, without the others: for its memory."""
+    """What a step of several processes does in one of them, without the others: for its memory.
 
-    def __init__(self, parameters: Iterable[Tensor]):
+    `made` is told of the buffers for what would be exchanged.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], made: Callable[[Iterable[Tensor]], None]):
+        self.made = made
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
 
     def normalizers(self, count: Callable[[], Normalizers]) -> Normalizers:
@@ -124,6 +128,7 @@ class Rehearsal:
 
     def losses(self, accumulate: Callable[[], Losses]) -> Losses:
         ready = _ready(accumulate, self.parameters)
+        self.made(ready.buckets.buffers.values())
         ready.buckets.exchange(lambda flat: None)
         return dict(zip(ready.names, ready.losses.unbind(), strict=True))
 

@@ -74,6 +74,7 @@ class Simulation:
     def __init__(self, module: nn.Module, device: str = "cpu", units: Sequence[Unit] = ()):
         self.device, self.units = torch.device(device, 0) if device == "cuda" else torch.device(device), units
         self._mode, self._values = _Mode(), Values()
+        self._recorder: Recorder | None = None
         with self._mode:
             self.module = self._copied(module)
 
@@ -144,6 +145,11 @@ class Simulation:
         assert timeline is not None
         return profile_of(timeline, self.device.type, allocator)
 
+    def give(self, tensors: Iterable[Tensor], category: str) -> None:
+        """To be called within the step that is simulated: says what tensors are for that it has just made."""
+        if self._recorder is not None:
+            self._recorder.give(tensors, category)
+
     def _give_gradients(self, there: list[nn.Parameter]) -> None:
         """To these parameters, and to no others."""
         with self.active():
@@ -156,7 +162,7 @@ class Simulation:
         self, step: Callable[[], Any], given: Mapping[str, Iterable[Tensor]], workspace: Workspace | None
     ) -> Timeline | None:
         """None: the step depends on numbers of the network, and none are made up yet."""
-        recorder = Recorder(self.device, workspace)
+        recorder = self._recorder = Recorder(self.device, workspace)
         for category, tensors in given.items():
             recorder.give(tensors, category)
         # gradients that are there before the step; nothing here keeps them
