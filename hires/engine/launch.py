@@ -61,8 +61,7 @@ def launch(trainer: TrainerSettings) -> tuple[Fabric | None, Ranks]:
             f"trainer.devices: got {here}, but torch finds {torch.cuda.device_count()} CUDA devices here"
         )
     before = {name: os.environ.get(name) for name in _SET}
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    with _command_line_of_this_job(), talking():
+    with _command_line_of_this_job(), _quiet("lightning_fabric"), talking():
         fabric = _launched(trainer, accelerator, here)
     ranks = Several(fabric.local_rank, here, lambda: _restore(before))
     _end_with_the_first(ranks)
@@ -129,6 +128,18 @@ def _command_line_of_this_job() -> Iterator[None]:
         yield
     finally:
         sys.argv = before
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """A logger that says what is wrong and no more; later it may say which process has ended."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _sweeps(word: str) -> bool:

@@ -177,11 +177,13 @@ class Several:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Parts from the others; what all raise alike is left to the main process."""
+        """Parts from the others; what all raise alike is left to the main process, or to one of each machine."""
         dist.destroy_process_group()
         self._close()
         if isinstance(error, (CommonError, CommonShortage)) and not self.main:
             raise SystemExit(0) from None
+        if isinstance(error, LostProcess) and self.local_rank != 0:
+            raise SystemExit(1) from None
 
 
 class _Failed:

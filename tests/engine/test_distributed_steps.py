@@ -1,5 +1,8 @@
 """Steps of two processes: what one process does, and what all do when one of them runs out of memory."""
 
+import resource
+import sys
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -7,7 +10,8 @@ import torch.distributed as dist
 from hires.engine.fabric import make_fabric
 from hires.engine.share import OfSeveral
 from hires.engine.step import train_step
-from hires.interfaces import CommonError
+from hires.interfaces import CommonError, Sample
+from hires.ops.process_memory import fix_threshold, vm_data
 from tests.processes import in_processes
 from tests.recovering import CPU, CUDA, PLACES, Run, make_samples, make_task, plan, same
 
@@ -68,8 +72,6 @@ class Branches(torch.nn.Module):
 
 
 def test_gradients_that_only_one_process_has():
-    from hires.interfaces import Sample
-
     samples = [Sample(torch.tensor([1, n]), {"branch": torch.tensor(n)}, "") for n in (0, 1)]
 
     def trained(samples, ranks=None):
@@ -125,6 +127,25 @@ def test_smaller_micro_batches_in_all_when_one_runs_out():
             assert (run.sizes[0], run.sizes[-1]) == (2, 1)
             torch.testing.assert_close(torch.tensor(run.losses), torch.tensor(whole.losses), rtol=1e-5, atol=0)
             close(dict(run.task.named_parameters()), dict(whole.task.named_parameters()))
+
+    in_processes(2, check)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the data of a process")
+def test_memory_that_really_runs_out_in_one_process():
+    """A step takes about 150 MiB, with 80 left in one of them: the losses are the same to the bit."""
+    full = dict.fromkeys(("stem", "stage1", "stage2", "decoder", "head", "loss"), "full")
+    how = {**SPLIT, "side": 384}
+
+    def check(group):
+        fix_threshold()
+        with group.joined() as ranks:
+            plain = Run(plan(2), ranks=ranks, **how).train(2).losses
+            run = Run(plan(2, plan(2, **full), plan(1, **full)), ranks=ranks, **how)
+            if ranks.rank == 1:
+                resource.setrlimit(resource.RLIMIT_DATA, (vm_data() + 80 * 2**20, resource.RLIM_INFINITY))
+            assert run.train(2).losses == plain
+            assert (run.sizes, run.ladder.used) == ([2, 2, 2], 1)
 
     in_processes(2, check)
 
