@@ -84,10 +84,17 @@ def _launched(trainer: TrainerSettings, accelerator: str, here: int) -> Fabric:
             strategy=strategy,
             plugins=precision_plugin(trainer.precision, accelerator),
         )
+    except (ValueError, RuntimeError) as error:  # what does not fit the environment
+        raise _unfit(error) from error
+    try:
         fabric.launch()
-    except ValueError as error:  # of what does not fit the environment
-        raise ConfigError(f"trainer.devices: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        raise _unfit(error) from error
     return fabric
+
+
+def _unfit(error: Exception) -> ConfigError:
+    return ConfigError(f"trainer.devices: {' '.join(str(error).split())}")
 
 
 def _started_by_torchrun() -> dict[str, int]:

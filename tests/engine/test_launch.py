@@ -57,3 +57,12 @@ def test_a_job_of_a_sweep_is_started_by_its_own_command_line(monkeypatch):
     with launch._command_line_of_this_job():
         assert sys.argv == ["hires", "train", "--config-dir", "mine", "+b=3", "a=2", "c=5"]
     assert sys.argv == words
+
+
+def test_what_fabric_does_not_take_is_told_in_one_line(monkeypatch):
+    """SLURM's --ntasks says nothing of how many are on a machine."""
+    for name, value in {**SLURM, "SLURM_NTASKS": "6", "SLURM_JOB_NAME": "train"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=r"trainer.devices: .*ntasks-per-node") as caught:
+        launch.launch(settings(devices="auto", num_nodes=2))
+    assert "\n" not in str(caught.value)
