@@ -25,8 +25,8 @@ from hires.memory.profile import CONTEXT
 from hires.planning import budget_of
 from hires.plans import enforced, planned, searches
 from hires.preparation import Surroundings, prepare, save_plan
-from hires.recipe import Recipe, read_recipe
-from hires.wiring import check_share, make_evaluation, make_task, move
+from hires.recipe import Recipe, check_share, read_recipe
+from hires.wiring import make_evaluation, make_task, move
 
 log = logging.getLogger(__name__)
 

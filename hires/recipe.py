@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from hires.data.augment import Augment
 from hires.data.settings import DataSettings
+from hires.engine.fabric import accelerator_there
 from hires.engine.launch import processes
 from hires.engine.optimizer import OptimizerSettings, SchedulerSettings
 from hires.engine.settings import EvaluationSettings, TrainerSettings
@@ -164,6 +165,22 @@ def read_recipe(cfg: DictConfig) -> Recipe:
         )
     _check_task(recipe.model, recipe.task)
     return recipe
+
+
+def check_share(recipe: Recipe) -> None:
+    """Raises ConfigError for a model that several processes cannot train as it is configured."""
+    shares = recipe.shares
+    if recipe.synchronized and accelerator_there(recipe.trainer.accelerator) == "cpu":
+        raise ConfigError(
+            "model.norm: got sync, which torch has for CUDA only; with several processes on a CPU use group, or "
+            "frozen with pretrained weights"
+        )
+    parts = {-(-share // recipe.micro_batch_size) for share in shares}
+    if recipe.synchronized and not recipe.to_be_planned and len(parts) > 1:
+        raise ConfigError(
+            f"batch_size: got {recipe.top.batch_size}, of which processes have {min(shares)} or {max(shares)} "
+            "samples, and other numbers of micro-batches; model.norm=sync needs as many in all"
+        )
 
 
 def of_one_process(cfg: DictConfig, share: int) -> DictConfig:

@@ -16,6 +16,7 @@ from hires.engine.fabric import make_fabric
 from hires.engine.recovery import Ladder
 from hires.engine.step import Updater
 from hires.interfaces import ImageSource, MemoryPlan, Sample
+from hires.ops.random_state import seed_everything
 from hires.recipe import Recipe
 from hires.wiring import (
     Learner,
@@ -25,7 +26,6 @@ from hires.wiring import (
     make_learner_of,
     make_task,
     make_update,
-    seed_everything,
     with_policies,
 )
 

@@ -1,14 +1,12 @@
 """Makes the parts of a training or evaluation from a recipe and connects them."""
 
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
@@ -18,7 +16,7 @@ from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
 from hires.engine.checkpointer import Checkpointer, load_matching, read, weights
 from hires.engine.ema import Averaged, make_average
 from hires.engine.evaluate import FittingViews, as_it_is, evaluate
-from hires.engine.fabric import Place, accelerator_there
+from hires.engine.fabric import Place
 from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
 from hires.engine.ranks import Alone, Ranks, Several
@@ -35,6 +33,7 @@ from hires.memory.shapes import least_micro_batch
 from hires.memory.units import find_units
 from hires.memory.verify import differing_units
 from hires.models.statistics import image_statistics
+from hires.ops.random_state import seed_everything
 from hires.recipe import Recipe, check_multiple
 from hires.runs import weights_path
 
@@ -77,9 +76,7 @@ class Learner:
 
     def level(self, ranks: Ranks) -> None:
         """All processes get the statistics of the main one, which BatchNorm has of each process's own samples."""
-        ranks.spread_buffers(self.task)
-        if self.average.module is not self.task:
-            ranks.spread_buffers(self.average.module)
+        ranks.spread_buffers(self.task, self.average.module)
 
     def checkpointer(self, folder: Path, ladder: Ladder, ranks: Ranks = _ALONE) -> Checkpointer:
         parts = {
@@ -134,8 +131,7 @@ def with_policies(
 def with_rungs(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> MemoryPlan:
     """A plan that was given has its units recomputed first and then smaller micro-batches to fall back to."""
     if recipe.synchronized and recipe.processes > 1:
-        # a process that lacks memory in a forward or backward would leave the others waiting in it
-        log.info("model.norm=sync: a lack of memory ends the training, since processes meet in every layer")
+        log.info("model.norm=sync: a lack of memory ends the training, since processes wait for all in each layer")
         return replace(plan, rungs=())
     if plan.rungs or plan.policies:  # one that was found, perhaps on its last rung
         return plan
@@ -189,22 +185,6 @@ def check_units(recipe: Recipe, learner: Learner, samples: list[Sample]) -> None
     log.info("memory.verify: all %d units do the same twice", len(units))
 
 
-def check_share(recipe: Recipe) -> None:
-    """Raises ConfigError for a model that several processes cannot train as it is configured."""
-    shares = recipe.shares
-    if recipe.synchronized and accelerator_there(recipe.trainer.accelerator) == "cpu":
-        raise ConfigError(
-            "model.norm: got sync, which torch has for CUDA only; with several processes on a CPU use group, or "
-            "frozen with pretrained weights"
-        )
-    parts = {-(-share // recipe.micro_batch_size) for share in shares}
-    if recipe.synchronized and not recipe.to_be_planned and len(parts) > 1:
-        raise ConfigError(
-            f"batch_size: got {recipe.top.batch_size}, of which processes have {min(shares)} or {max(shares)} "
-            "samples, and other numbers of micro-batches; model.norm=sync needs as many in all"
-        )
-
-
 def move(task: Any, recipe: Recipe, fabric: Fabric) -> None:
     """Brings a task to its device, in the memory format of the trainer."""
     fabric.to_device(task)
@@ -227,7 +207,7 @@ def make_update(
     optimizer = learner.optimizer
     schedule = recipe.scheduler.build(optimizer.optimizer, max_steps)
     schedule.step_update(learner.progress.step)
-    share = OfSeveral(ranks, optimizer.optimizer) if isinstance(ranks, Several) else Whole()
+    share: Share = OfSeveral(ranks, optimizer.optimizer) if isinstance(ranks, Several) else Whole()
     step = Recovering(
         make_step(recipe, learner, share),
         ladder,
@@ -236,8 +216,7 @@ def make_update(
         on_change=on_change,
         progress=learner.progress,
     )
-    if isinstance(share, OfSeveral):
-        share.on_strain = step.strained
+    share.on_strain = step.strained
     return Updater(
         task=learner.task,
         step=step,
@@ -319,10 +298,3 @@ def make_evaluation(
         progress=progress,
         ranks=ranks,
     )
-
-
-def seed_everything(seed: int) -> None:
-    """Seeds the global generators: they decide initial weights, dropout and drop path."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)

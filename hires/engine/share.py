@@ -14,7 +14,7 @@ from torch import Tensor
 from hires.engine.buckets import Buckets
 from hires.engine.ranks import Several
 from hires.engine.shortage import CommonShortage, Shortage, attempt, release
-from hires.engine.step import Losses, Normalizers
+from hires.engine.step import Losses, Normalizers, Whole
 from hires.engine.undo import Unchanged, UpdateNote
 from hires.interfaces import CommonError
 
@@ -23,18 +23,11 @@ DONE, STRAINED, UNTOUCHED, TORN = range(4)
 
 
 class OfSeveral:
-    """A share of the batch; gradients, losses and shortages of memory are exchanged with the other shares.
+    """A share of the batch; gradients, losses and shortages of memory are exchanged with the other shares."""
 
-    `on_strain` is told that the update lacked memory somewhere, but was done in a second try.
-    """
-
-    def __init__(
-        self,
-        ranks: Several,
-        optimizer: torch.optim.Optimizer,
-        on_strain: Callable[[Shortage], None] = lambda shortage: None,
-    ):
-        self.ranks, self.optimizer, self.on_strain = ranks, optimizer, on_strain
+    def __init__(self, ranks: Several, optimizer: torch.optim.Optimizer):
+        self.ranks, self.optimizer = ranks, optimizer
+        self.on_strain: Callable[[Any], None] = lambda shortage: None
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -113,7 +106,7 @@ class OfSeveral:
         return Shortage(f"process {rank}: {shortage.reason}")
 
 
-class Rehearsal:
+class Rehearsal(Whole):
     """What a step of several processes does in one of them, without the others: for its memory.
 
     `made` is told of the buffers for what would be exchanged.
@@ -123,18 +116,11 @@ class Rehearsal:
         self.made = made
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
 
-    def normalizers(self, count: Callable[[], Normalizers]) -> Normalizers:
-        return count()
-
     def losses(self, accumulate: Callable[[], Losses]) -> Losses:
         ready = _ready(accumulate, self.parameters)
         self.made(ready.buckets.buffers.values())
         ready.buckets.exchange(lambda flat: None)
         return dict(zip(ready.names, ready.losses.unbind(), strict=True))
-
-    def update(self, clip: Callable[[], Any], step: Callable[[], Any]) -> None:
-        clip()
-        step()
 
 
 class Ready(NamedTuple):

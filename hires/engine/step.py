@@ -22,7 +22,12 @@ class Optimizer(Protocol):
 
 
 class Share(Protocol):
-    """What the processes of a training make one of: each has a share of the optimizer batch."""
+    """What the processes of a training make one of: each has a share of the optimizer batch.
+
+    `on_strain` is told, with what was lacking, of an update that lacked memory but was done in a second try.
+    """
+
+    on_strain: Callable[[Any], None]
 
     def normalizers(self, count: Callable[[], Normalizers]) -> Normalizers:
         """Those of the whole optimizer batch; `count` gives those of this process's samples."""
@@ -36,7 +41,9 @@ class Share(Protocol):
 
 
 class Whole:
-    """One process has all of the batch."""
+    """One process has all of the batch; it has no second try, and on_strain is never told."""
+
+    on_strain: Callable[[Any], None] = staticmethod(lambda shortage: None)
 
     def normalizers(self, count: Callable[[], Normalizers]) -> Normalizers:
         return count()
