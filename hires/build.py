@@ -1,86 +1,116 @@
 """Composition root: the commands, from a configuration to what they leave in the run directory."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import asdict
-from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lightning_fabric import Fabric
 from omegaconf import DictConfig
 from rich.console import Console
 
 from hires import runs
-from hires.data.loader import StepLoader, StepSampler
 from hires.data.pixel_statistics import assumed, check_type, normalization_of
-from hires.data.windows import windows_in_epoch
 from hires.engine.checkpointer import read, weights
-from hires.engine.display import Display, class_table, log_to, show_metrics
+from hires.engine.display import Display, class_table, log_beside, log_to, show_metrics
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
 from hires.engine.gauge import Gauge
-from hires.engine.journal import Journal
-from hires.engine.recovery import Ladder, described
-from hires.engine.reporter import Reporter
-from hires.engine.trainer import Routine, Trainer
-from hires.instantiate import allowed_on_command_line, instantiate
-from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization
+from hires.engine.launch import launch
+from hires.engine.ranks import Ranks
+from hires.engine.trainer import Trainer
+from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization, Sample
+from hires.learner import make_task, move
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
-from hires.plans import PLAN, enforced, plan_text, planned
-from hires.recipe import Recipe, read_recipe
-from hires.wiring import (
-    Learner,
-    make_batches,
-    make_dataset,
-    make_evaluation,
-    make_learner,
-    make_task,
-    make_update,
-    move,
-    with_policies,
-    with_rungs,
-)
+from hires.planning import budget_of
+from hires.plans import enforced, planned, searches
+from hires.preparation import Surroundings, prepare, save_plan
+from hires.recipe import Recipe, check_share, read_recipe
+from hires.wiring import make_evaluation
 
 log = logging.getLogger(__name__)
 
 
 def train(cfg: DictConfig) -> dict[str, Any]:
-    """Trains as configured, or resumes a run; returns what it writes to result.json."""
+    """Trains as configured, or resumes a run; returns what it writes to result.json.
+
+    With several processes each comes here, and the main one writes and shows.
+    """
     console = Console()
     log_to(console, None)
     cfg, resumed = runs.continued(cfg)
     recipe = read_recipe(cfg)
-    source = recipe.data.source("train")
-    run_dir = resumed or runs.new_run_dir(cfg.run_dir)
+    if recipe.processes > 1:
+        check_share(recipe)
+    fabric, ranks = launch(recipe.trainer)
+    with ranks:
+        if not ranks.main:
+            console = Console(quiet=True, force_terminal=False)
+            log_beside(ranks.rank)
+        return _train(cfg, recipe, resumed, fabric, ranks, console)
+
+
+def _train(
+    cfg: DictConfig,
+    recipe: Recipe,
+    resumed: Path | None,
+    fabric: Fabric | None,
+    ranks: Ranks,
+    console: Console,
+) -> dict[str, Any]:
+    source = ranks.first_here(lambda: recipe.data.source("train"))
+    resumed, run_dir = ranks.by_main(lambda: (resumed, resumed or runs.new_run_dir(cfg.run_dir)))
     cfg.run_dir = str(run_dir)
-    log_to(console, run_dir / "train.log")
+    if ranks.main:
+        log_to(console, run_dir / "train.log")
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
-    cfg, plan = planned(cfg, recipe, source, resumed)
+    if ranks.size > 1:
+        log.info("%d processes, %d of them here", ranks.size, ranks.here)
+    cfg, plan = _planned(cfg, recipe, source, resumed, ranks)
     recipe = read_recipe(cfg)
-    normalization = runs.load_normalization(run_dir) or normalization_of(recipe.data, source)
+    normalization = ranks.by_main(
+        lambda: runs.load_normalization(run_dir) or normalization_of(recipe.data, source)
+    )
     # from here on memory counts; the limit begins later, since loading a checkpoint takes its weights twice
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
     gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
-    display, trainer, batches, ladder = _prepare(cfg, recipe, source, normalization, plan, run_dir, console, gauge)
-    runs.save_normalization(normalization, run_dir)
-    runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
-    save_plan(run_dir, ladder.plan)
-    if (not len(batches) or trainer.exhausted) and (run_dir / "result.json").exists():
+    begun = ranks.by_main((run_dir / runs.LAST).exists)
+    around = Surroundings(run_dir, console, ranks, fabric, gauge, begun, normalization)
+    learner, display, trainer, batches, ladder = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
+    ranks.spread(learner.task, learner.average.module)
+    if ranks.main:
+        runs.save_normalization(normalization, run_dir)
+        runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
+        save_plan(run_dir, ladder.plan)
+    over = not len(batches) or trainer.exhausted
+    if ranks.by_main(lambda: over and (run_dir / "result.json").exists()):
         log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
-        return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge)
+        return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
     with limit, gauge:
         _fit(trainer, batches, display, run_dir)
     show_metrics(console, trainer.progress.metrics)
-    outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge)
-    write_json(run_dir / "result.json", outcome)
+    outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
+    if ranks.main:
+        write_json(run_dir / "result.json", outcome)
     log.info("Done: %s", run_dir)
     return outcome
 
 
-def _fit(trainer: Trainer, batches: StepLoader, display: Display, run_dir: Path) -> None:
+def _planned(
+    cfg: DictConfig, recipe: Recipe, source: ImageSource, resumed: Path | None, ranks: Ranks
+) -> tuple[DictConfig, MemoryPlan]:
+    """The plan that the main process finds, within the budget of the one that has least."""
+    if ranks.size == 1:
+        return planned(cfg, recipe, source, resumed)
+    search = ranks.by_main(lambda: searches(recipe, resumed))
+    budget = min(ranks.gather(ranks.together(lambda: budget_of(recipe)))) if search else 0
+    return ranks.by_main(lambda: planned(cfg, recipe, source, resumed, lambda: budget))
+
+
+def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, run_dir: Path) -> None:
     try:
         with display:
             trainer.fit(batches)
@@ -91,93 +121,6 @@ def _fit(trainer: Trainer, batches: StepLoader, display: Display, run_dir: Path)
         raise
     finally:
         trainer.reporter.journal.close()
-
-
-def _prepare(
-    cfg: DictConfig,
-    recipe: Recipe,
-    source: ImageSource,
-    normalization: Normalization,
-    plan: MemoryPlan,
-    run_dir: Path,
-    console: Console,
-    gauge: Gauge,
-) -> tuple[Display, Trainer, StepLoader, Ladder]:
-    """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
-    fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    checkpoint = run_dir / runs.LAST
-    check_type(source, normalization)  # of a resumed run the images may have changed
-    resumed = checkpoint.exists()
-    learner = make_learner(recipe, source, fabric, resumed=resumed, normalization=normalization)
-    ladder = Ladder(with_rungs(recipe, learner, plan))
-    windows = windows_in_epoch(source, recipe.image_size, recipe.data)
-    routine = make_routine(recipe, source.classes, steps_per_epoch=-(-windows // recipe.top.batch_size))
-    dataset = make_dataset(recipe, source, normalization)
-    loggers = list(instantiate(cfg.logger, "logger", allowed_on_command_line()).values())
-    journal = Journal(run_dir / "metrics.jsonl", loggers)
-    checkpointer = learner.checkpointer(checkpoint.parent, ladder)
-    if resumed:
-        checkpointer.load(checkpoint)
-    journal.rewind(learner.progress.step)
-    start = learner.progress.step
-    display = Display(console, routine.max_steps, start)
-    trainer = Trainer(
-        update=gauge.watching(
-            make_update(recipe, learner, ladder, routine.max_steps, partial(save_plan, run_dir))
-        ),
-        evaluate=_validation(recipe, learner, normalization, display),
-        checkpointer=checkpointer,
-        reporter=Reporter(
-            journal=journal,
-            display=display,
-            learning_rate=lambda: learner.optimizer.param_groups[-1]["lr"],
-        ),
-        routine=routine,
-        progress=learner.progress,
-    )
-    sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps)
-    ladder.plan = with_policies(
-        recipe, learner, ladder.plan, lambda: [dataset[key] for key in next(iter(sampler), [])]
-    )
-    log.info("A step: %s", described(ladder.plan))
-    return display, trainer, make_batches(dataset, sampler, recipe, fabric), ladder
-
-
-def save_plan(run_dir: Path, plan: MemoryPlan) -> None:
-    """Writes plan.yaml: how steps are carried out from now on."""
-    write_text(run_dir / PLAN, plan_text(plan))
-
-
-def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int) -> Routine:
-    """What happens at which step of a training. Raises ConfigError for a metric that no evaluation gives."""
-    settings, metric = recipe.trainer, recipe.evaluation.metric or recipe.task.metric
-    evaluator = recipe.task.evaluator(classes)
-    known = [name for name in evaluator.compute() if name not in evaluator.no_goals]
-    if metric not in known:
-        near = get_close_matches(metric, known, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]}?" if near else ","
-        raise ConfigError(f"evaluation.metric: got {metric}{hint} allowed: {', '.join(known)}")
-    return Routine(
-        max_steps=settings.steps(steps_per_epoch),
-        log_every=settings.log_every,
-        checkpoint_every=settings.checkpoint_every,
-        evaluate_every=recipe.evaluation.interval(steps_per_epoch),
-        metric=metric,
-        patience=settings.patience,
-    )
-
-
-def _validation(
-    recipe: Recipe, learner: Learner, normalization: Normalization, display: Display
-) -> Callable[[], dict[str, float]]:
-    """Evaluates the averaged weights on the validation split; gives no metrics where there is none."""
-    if not recipe.data.has_split("val"):
-        log.info("No validation split: nothing is evaluated, and `best` is the last checkpoint")
-        return dict
-    source = recipe.data.source("val")
-    check_type(source, normalization)
-    evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating)
-    return lambda: evaluation(learner.average.module)
 
 
 def normalization_of_run(run_dir: Path, recipe: Recipe, source: ImageSource) -> Normalization:
@@ -223,13 +166,13 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
 
 
 def training_result(
-    run_dir: Path, trainer: Trainer, plan: MemoryPlan, batch_size: int, gauge: Gauge
+    run_dir: Path, trainer: Trainer, plan: MemoryPlan, batch_size: int, measured: tuple[int | None, int | None]
 ) -> dict[str, Any]:
     """What result.json of a training holds."""
     seconds, progress = trainer.stopwatch.median(), trainer.progress
     return {
         **result("train", run_dir, progress.metrics),
-        "peak_bytes": peak_bytes(plan, gauge),
+        "peak_bytes": peak_bytes(plan, *measured),
         "best": {"metric": trainer.routine.metric, "value": progress.best, "step": progress.best_step},
         "steps": progress.step,
         "seconds_per_step": seconds,
@@ -238,13 +181,13 @@ def training_result(
     }
 
 
-def peak_bytes(plan: MemoryPlan, gauge: Gauge) -> dict[str, Any]:
+def peak_bytes(plan: MemoryPlan, allocated: int | None, reserved: int | None) -> dict[str, Any]:
     """Predicted, and measured in the first steps; on a CPU a probe may have measured what was allocated."""
     predicted, probed = plan.predicted, plan.measured
     return {
         "predicted": asdict(predicted) if predicted else {"allocated": None, "reserved": None},
-        "allocated": gauge.allocated or (probed and probed.allocated),
-        "reserved": gauge.reserved,
+        "allocated": allocated or (probed and probed.allocated),
+        "reserved": reserved,
     }
 
 

@@ -79,6 +79,11 @@ def _materials(settings: dict[str, Setting], options: Options) -> dict[str, Mate
     for name, setting in settings.items():
         with named(name):
             recipes[name] = read_recipe(setting.cfg)
+            if recipes[name].processes > 1:
+                raise ConfigError(
+                    f"trainer.devices: got {recipes[name].processes} processes, but settings are compared in one; "
+                    "set trainer.devices=1 trainer.num_nodes=1"
+                )
     materials, opened = {}, dict[str, ImageSource]()
     for name, setting in settings.items():
         with named(name):

@@ -15,3 +15,11 @@ class DataError(HiresError):
 
 class TrainingError(HiresError):
     """The training itself went wrong (exit code 1)."""
+
+
+class CommonError(TrainingError):
+    """A TrainingError that all processes of a training raise alike, so that one of them says it for all."""
+
+
+class LostProcess(TrainingError):
+    """Another process of the training is not there any more."""

@@ -1,6 +1,6 @@
 """Value types, protocols and errors that every layer shares. Imports nothing of hires but errors."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hires.errors import CommonError as CommonError
 from hires.errors import ConfigError as ConfigError
 from hires.errors import DataError as DataError
 from hires.errors import HiresError as HiresError
+from hires.errors import LostProcess as LostProcess
 from hires.errors import TrainingError as TrainingError
 
 IGNORE = 255
@@ -117,7 +119,7 @@ class MemoryPlan:
     """How one optimizer step is carried out within the memory at hand."""
 
     micro_batch_size: int  # samples in one forward and backward
-    accumulation_steps: int  # forwards and backwards per optimizer step
+    accumulation_steps: int  # forwards and backwards per optimizer step, of a process
     image_size: tuple[int, int]  # (height, width) that the network sees, pixels
     precision: str  # 32-true, bf16-mixed, 16-mixed
     policies: dict[str, str] = field(default_factory=dict)  # of every unit
@@ -171,7 +173,11 @@ class Task(Protocol):
 
 
 class Evaluator(Protocol):
-    """Accumulates one data set's score; keeps no images and no masks of whole images."""
+    """Accumulates one data set's score; keeps no images and no masks of whole images.
+
+    Several processes may each count a share of the images: the first has every n-th of them from the first on, the
+    second from the second on, and so forth.
+    """
 
     no_goals: tuple[str, ...]  # metrics by which no checkpoint can be best: more of them is not better
 
@@ -179,6 +185,12 @@ class Evaluator(Protocol):
 
     def update(self, part: Any, target: Mapping[str, np.ndarray]) -> None:
         """Counts one part that a task's `stitch` gave, against the whole image's target."""
+
+    def counted(self) -> Any:
+        """What has been counted, to be sent to another process; plain values and arrays."""
+
+    def merge(self, others: Sequence[Any]) -> None:
+        """Takes in what the evaluators of the other processes have `counted`, in their order, after its own."""
 
     def compute(self) -> dict[str, float]:
         """Metrics by name."""

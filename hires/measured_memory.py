@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from hires.engine.files import write_json
 from hires.examples import Examples
 from hires.interfaces import DataLimits, Sample
+from hires.learner import make_task
 from hires.memory.events import allocator_peak
 from hires.memory.limit import Limit
 from hires.memory.meter import LivePeak
@@ -29,7 +30,6 @@ from hires.ops.out_of_memory import is_out_of_memory
 from hires.ops.process_memory import THRESHOLD, Growth
 from hires.recipe import read_recipe
 from hires.trainings import Training, begin, begin_on_examples, open_material
-from hires.wiring import make_task
 
 log = logging.getLogger(__name__)
 

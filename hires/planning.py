@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from hires.engine.launch import processes_here
 from hires.examples import Examples
 from hires.interfaces import ConfigError, MemoryPlan, Peaks, TrainingError
 from hires.measured_memory import Measured
@@ -18,7 +19,7 @@ from hires.memory.search import Found, Search
 from hires.memory.shapes import micro_batches, shapes, sizes
 from hires.memory.simulate_values import SimulationError
 from hires.recipe import Recipe, Size
-from hires.simulated_training import SimulatedTraining
+from hires.simulated_training import SimulatedTraining, device_of
 from hires.visualize.text import size
 
 log = logging.getLogger(__name__)
@@ -72,18 +73,34 @@ class Probe:
     fits: bool
 
 
+def budget_of(recipe: Recipe) -> int:
+    """Bytes that a process may reserve. What is free on a CPU is shared by the processes of the machine."""
+    said, device = recipe.memory.budget or AUTO, device_of(recipe)
+    shared = device == "cpu" and (said == AUTO or isinstance(said, float))
+    return budget_bytes(said, device) // (processes_here(recipe.trainer) if shared else 1)
+
+
 class Planner:
-    """Finds the plan of a recipe on a device within its budget; `try_out` runs a plan there, if it is there."""
+    """Finds the plan of a recipe on a device within its budget; `try_out` runs a plan there, if it is there.
+
+    `budget` gives the bytes of a process; None: those of this one. Of several processes the plan is that of each,
+    for its share of the batch.
+    """
 
     def __init__(
-        self, recipe: Recipe, examples: Examples, device: str, try_out: Callable[[MemoryPlan], Measured] | None
+        self,
+        recipe: Recipe,
+        examples: Examples,
+        device: str,
+        try_out: Callable[[MemoryPlan], Measured] | None,
+        budget: Callable[[], int] | None = None,
     ):
         self.recipe, self.device, self._try_out = recipe, device, try_out
-        self.budget = budget_bytes(recipe.memory.budget or AUTO, device)
+        self.budget = budget() if budget else budget_of(recipe)
         self.goal = goal_of(recipe)
         self._trainings = Trainings(recipe, examples, device)
         self._first = self._trainings.at(START if recipe.top.image_size == AUTO else recipe.image_size)
-        self.least = min(recipe.memory.min_micro_batch or self._first.least_micro_batch, recipe.top.batch_size)
+        self.least = min(recipe.memory.min_micro_batch or self._first.least_micro_batch, recipe.share)
         self.search = Search(self._first.units, self._choices(), self._trainings.simulate, device)
         self.shapes = self._shapes(examples.limits.max_shape)
         self.probes: list[Probe] = []
@@ -120,7 +137,7 @@ class Planner:
             plan,
             evaluation_batch_size=views,
             evaluation=evaluation,
-            rungs=rungs_of(plan, self._batch_size(found.shape.micro_batch), self._thriftiest(plan), self.least),
+            rungs=rungs_of(plan, self._share(found.shape.micro_batch), self._thriftiest(plan), self.least),
             reasons=(
                 *why(found, measured, self.search.tried, self.shapes, self.budget, plan.margin or 0),
                 *self._about(evaluation, plan.image_size),
@@ -171,15 +188,16 @@ class Planner:
         micro = [self.least] if goal == "resolution" else [self.recipe.micro_batch_size]
         if goal in ("batch", "throughput"):
             growing = self.recipe.memory.scale_batch_size and goal == "batch"
-            micro = micro_batches(top.batch_size, self.least, growing=growing)
+            micro = micro_batches(self.recipe.share, self.least, growing=growing)
         if goal == "resolution" or top.image_size == AUTO:
             aspect = START if top.image_size == AUTO else self.recipe.image_size
             coarse = 1.1 if goal == "throughput" else 1.0
             return shapes(micro, sizes(aspect, self._first.stride, largest, coarse))
         return shapes(micro, [self.recipe.image_size])
 
-    def _batch_size(self, micro_batch: int) -> int:
-        return max(self.recipe.top.batch_size, micro_batch)
+    def _share(self, micro_batch: int) -> int:
+        """Samples of a batch that one process has."""
+        return max(self.recipe.share, micro_batch)
 
     def _thriftiest(self, plan: MemoryPlan) -> dict[str, str]:
         """The policies by which a plan's step needs least."""
@@ -198,9 +216,8 @@ class Planner:
     def override(self, plan: MemoryPlan) -> str:
         """What says the same on the command line."""
         height, width = plan.image_size
-        batch = (
-            f"batch_size={plan.micro_batch_size} " if plan.micro_batch_size > self.recipe.top.batch_size else ""
-        )
+        micro, recipe = plan.micro_batch_size, self.recipe
+        batch = f"batch_size={micro * recipe.processes} " if micro > recipe.share else ""
         return (
             f"{batch}micro_batch_size={plan.micro_batch_size} 'image_size=[{height},{width}]' "
             f"{as_override(self.short(plan.policies))}"
@@ -213,7 +230,7 @@ class Planner:
     def _look(self, room: int) -> Found:
         begin = time.perf_counter()
         if self.goal == "throughput":
-            found = self.search.fastest(self.shapes, self.recipe.top.batch_size, room)
+            found = self.search.fastest(self.shapes, self.recipe.share, room)
         else:
             found = self.search.largest(self.shapes, room)
         self.seconds += time.perf_counter() - begin
@@ -259,7 +276,7 @@ class Planner:
         micro = found.shape.micro_batch
         plan = MemoryPlan(
             micro_batch_size=micro,
-            accumulation_steps=-(-self._batch_size(micro) // micro),
+            accumulation_steps=-(-self._share(micro) // micro),
             image_size=(found.shape.height, found.shape.width),
             precision=self.recipe.trainer.precision,
             policies=self._named(found.policies),

@@ -1,6 +1,7 @@
 """Where the plan of a training comes from: as it is given, from a file, or searched for."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,10 @@ from hires import runs
 from hires.examples import Examples, examples_of
 from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, Peaks
 from hires.measured_memory import Measured, measure_memory
-from hires.memory.budget import budget_bytes
 from hires.memory.policies import AUTO
 from hires.ops.process_memory import fix_threshold
-from hires.planning import Planner
-from hires.recipe import Recipe, as_size
+from hires.planning import Planner, budget_of
+from hires.recipe import Recipe, as_size, of_one_process
 from hires.settings import checked, describe
 from hires.simulated_training import device_of
 
@@ -30,11 +30,16 @@ _COUNTS = ("micro_batch_size", "accumulation_steps", "image_size", "evaluation_b
 
 
 def planned(
-    cfg: DictConfig, recipe: Recipe, source: ImageSource, resumed: Path | None
+    cfg: DictConfig,
+    recipe: Recipe,
+    source: ImageSource,
+    resumed: Path | None,
+    budget: Callable[[], int] | None = None,
 ) -> tuple[DictConfig, MemoryPlan]:
     """The plan of a training, and the configuration with what it found.
 
-    A resumed run goes on with its own plan, unless the command line gives it another micro-batch or policies.
+    `budget` gives the bytes of a process, where a plan is searched for; None: those of this one. A resumed run
+    goes on with its own plan, unless the command line gives it another micro-batch or policies.
     """
     if resumed and (resumed / PLAN).is_file():
         plan, given = read_plan(resumed / PLAN), recipe.given_plan()
@@ -43,18 +48,27 @@ def planned(
         plan = _for_batch(read_plan(Path(recipe.memory.plan)), recipe)
     elif recipe.to_be_planned:
         _check_device(recipe)
-        plan, _, notes = find_plan(cfg, recipe, source)
+        plan, _, notes = find_plan(cfg, recipe, source, budget)
         for note in [*plan.reasons, *notes]:
             log.info("%s", note)
     else:
         return cfg, recipe.given_plan()
-    return with_plan(cfg, plan), plan
+    return with_plan(cfg, plan, recipe.processes), plan
+
+
+def searches(recipe: Recipe, resumed: Path | None) -> bool:
+    """Whether `planned` searches for a plan."""
+    kept = resumed is not None and (resumed / PLAN).is_file()
+    return recipe.to_be_planned and not kept and not recipe.memory.plan
 
 
 def _same(one: DictConfig, other: DictConfig) -> bool:
     """Whether two configurations say the same of how a step is carried out."""
     keys = ("micro_batch_size", "memory.activation_checkpointing", "image_size", "batch_size", "trainer.precision")
-    return all(OmegaConf.select(one, key) == OmegaConf.select(other, key) for key in keys)
+    processes = ("trainer.devices", "trainer.num_nodes")
+    return all(OmegaConf.select(one, key) == OmegaConf.select(other, key) for key in keys) and all(
+        OmegaConf.select(one, key, default=1) == OmegaConf.select(other, key, default=1) for key in processes
+    )
 
 
 def _check_device(recipe: Recipe) -> None:
@@ -69,14 +83,15 @@ def _check_device(recipe: Recipe) -> None:
 
 def _for_batch(plan: MemoryPlan, recipe: Recipe) -> MemoryPlan:
     """A plan with the steps that a batch takes with it. Raises ConfigError for micro-batches above the batch."""
-    micro, batch_size = plan.micro_batch_size, recipe.top.batch_size
-    if micro > batch_size and not recipe.memory.scale_batch_size:
+    micro, share = plan.micro_batch_size, recipe.share
+    if micro > share and not recipe.memory.scale_batch_size:
+        said = "batch_size is" if recipe.processes == 1 else "a process has at most"
         raise ConfigError(
-            f"memory.plan: its micro-batches have {micro} samples, but batch_size is {batch_size}; set "
-            f"batch_size={micro}, or memory.scale_batch_size=true to let a plan raise it"
+            f"memory.plan: its micro-batches have {micro} samples, but {said} {share}; set "
+            f"batch_size={micro * recipe.processes}, or memory.scale_batch_size=true to let a plan raise it"
         )
     rungs = tuple(_for_batch(rung, recipe) for rung in plan.rungs)
-    return replace(plan, accumulation_steps=-(-max(batch_size, micro) // micro), rungs=rungs)
+    return replace(plan, accumulation_steps=-(-max(share, micro) // micro), rungs=rungs)
 
 
 def enforced(recipe: Recipe, plan: MemoryPlan) -> int | None:
@@ -86,15 +101,19 @@ def enforced(recipe: Recipe, plan: MemoryPlan) -> int | None:
         return None
     if isinstance(said, float) and plan.budget:  # less is free now than when the plan was made
         return plan.budget
-    return budget_bytes(said, device_of(recipe))
+    return budget_of(recipe)
 
 
 def find_plan(
-    cfg: DictConfig, recipe: Recipe, source: ImageSource | None = None
+    cfg: DictConfig,
+    recipe: Recipe,
+    source: ImageSource | None = None,
+    budget: Callable[[], int] | None = None,
 ) -> tuple[MemoryPlan, Planner, list[str]]:
     """Searches for the plan of a configuration, for the images of a source or those that it names.
 
-    Also how it was found, and what is to be said of it.
+    `budget` gives the bytes of a process; None: those of this one. Also how it was found, and what is to be said
+    of it.
     """
     device = device_of(recipe)
     if device == "cpu":
@@ -105,17 +124,21 @@ def find_plan(
         notes.append(
             "Predicted for CUDA: the device is not here, so that nothing was run. Not run on CUDA so far."
         )
-    try_out = partial(_tried, cfg, examples, device, limit=recipe.memory.budget not in (None, AUTO))
-    planner = Planner(recipe, examples, device, try_out if there else None)
+    share, limit = recipe.share, recipe.memory.budget not in (None, AUTO)
+    try_out = partial(_tried, cfg, examples, device, share, limit=limit)
+    planner = Planner(recipe, examples, device, try_out if there else None, budget)
     return planner.plan(), planner, notes
 
 
-def _tried(cfg: DictConfig, examples: Examples, device: str, plan: MemoryPlan, limit: bool) -> Measured:
+def _tried(
+    cfg: DictConfig, examples: Examples, device: str, share: int, plan: MemoryPlan, limit: bool
+) -> Measured:
     """What three steps of a plan take on the device, in a process of its own that is held to the budget.
 
-    Steps of two micro-batches, with which all is there; their seconds are scaled to all.
+    Steps of two micro-batches, with which all is there, of the share of the batch that a process has; their
+    seconds are scaled to all of it.
     """
-    cfg = with_plan(cfg, plan)
+    cfg = of_one_process(with_plan(cfg, plan), max(share, plan.micro_batch_size))
     batch_size, cfg.batch_size = cfg.batch_size, min(cfg.batch_size, 2 * plan.micro_batch_size)
     cfg.trainer.accelerator = device
     measured = measure_memory("the plan", cfg, examples, limit=plan.budget if limit else None)
@@ -123,13 +146,14 @@ def _tried(cfg: DictConfig, examples: Examples, device: str, plan: MemoryPlan, l
     return measured._replace(seconds=seconds and seconds * batch_size / cfg.batch_size)
 
 
-def with_plan(cfg: DictConfig, plan: MemoryPlan) -> DictConfig:
-    """A configuration that says what a plan has found."""
+def with_plan(cfg: DictConfig, plan: MemoryPlan, processes: int = 1) -> DictConfig:
+    """A configuration that says what a plan has found for each of some processes."""
     cfg = cfg.copy()
     cfg.micro_batch_size = plan.micro_batch_size
     if cfg.image_size == AUTO or as_size(cfg.image_size) != plan.image_size:
         cfg.image_size = list(plan.image_size)
-    cfg.batch_size = max(cfg.batch_size, plan.micro_batch_size)
+    if plan.micro_batch_size > -(-cfg.batch_size // processes):
+        cfg.batch_size = plan.micro_batch_size * processes
     cfg.trainer.precision = plan.precision
     if plan.evaluation_batch_size is not None:
         cfg.evaluation.batch_size = plan.evaluation_batch_size

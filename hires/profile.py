@@ -15,13 +15,13 @@ from hires.engine.display import log_to
 from hires.engine.files import write_json, write_text
 from hires.examples import Examples, examples_of
 from hires.measured_memory import Measured, measure_memory
-from hires.memory.budget import budget_bytes
 from hires.memory.mixtures import Mixtures, fit, overhead_of
 from hires.memory.needs import needs_of
 from hires.memory.policies import as_override, parse_policy, policies_of, shortened
 from hires.memory.profile import MemoryProfile
 from hires.memory.report import sampled, unit_rows, verdict
-from hires.recipe import Recipe, read_recipe
+from hires.planning import budget_of
+from hires.recipe import Recipe, of_one_process, read_recipe
 from hires.simulated_training import SimulatedTraining, device_of
 from hires.visualize.memory import page, table
 
@@ -43,7 +43,7 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     examples, notes = examples_of(recipe)
     training = SimulatedTraining(recipe, examples, device)
     policies_of(recipe.memory.activation_checkpointing, training.units)  # what is wrong is said before the work
-    found = predicted(training, _measured(cfg, device, examples) if recipe.memory.measure else Measured())
+    found = predicted(training, _measured(cfg, recipe, device, examples) if recipe.memory.measure else Measured())
     run_dir = runs.new_run_dir(cfg.run_dir, "profile")  # only now: whatever was wrong has been said
     outcome = {
         "command": "profile",
@@ -59,9 +59,9 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     return outcome
 
 
-def _measured(cfg: DictConfig, device: str, examples: Examples) -> Measured:
-    """What the step occupies on the device that it is predicted for."""
-    cfg = cfg.copy()
+def _measured(cfg: DictConfig, recipe: Recipe, device: str, examples: Examples) -> Measured:
+    """What the step of one process occupies on the device that it is predicted for."""
+    cfg = of_one_process(cfg, recipe.share)
     cfg.trainer.accelerator = device
     return measure_memory("the step", cfg, examples, live=True)
 
@@ -114,7 +114,7 @@ def _fitting(training: SimulatedTraining, alternatives: dict[str, MemoryProfile]
     said, units = training.recipe.memory.budget, training.units
     if said is None:
         return None
-    budget = budget_bytes(said, training.device.type)
+    budget = budget_of(training.recipe)
     # what is offloaded takes time that is not estimated
     known = {name: profile for name, profile in alternatives.items() if name != "offload"}
     needs = {name: needs_of(profile, [unit.name for unit in units]) for name, profile in known.items()}

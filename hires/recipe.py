@@ -7,6 +7,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from hires.data.augment import Augment
 from hires.data.settings import DataSettings
+from hires.engine.fabric import accelerator_there
+from hires.engine.launch import processes
 from hires.engine.optimizer import OptimizerSettings, SchedulerSettings
 from hires.engine.settings import EvaluationSettings, TrainerSettings
 from hires.instantiate import allowed_on_command_line, instantiate
@@ -59,10 +61,36 @@ class Recipe:
         return as_size(size)
 
     @property
+    def processes(self) -> int:
+        """Processes that train together, each on a device of its own."""
+        return processes(self.trainer)
+
+    @property
+    def share(self) -> int:
+        """Samples of an optimizer batch that one process gets at most.
+
+        Raises ConfigError where some would get none.
+        """
+        batch_size, count = self.top.batch_size, self.processes
+        if batch_size < count:
+            raise ConfigError(f"batch_size: got {batch_size}, allowed: at least one sample per device ({count})")
+        return -(-batch_size // count)
+
+    @property
+    def shares(self) -> set[int]:
+        """Samples of an optimizer batch that processes get."""
+        return {self.share, self.top.batch_size // self.processes}
+
+    @property
+    def synchronized(self) -> bool:
+        """Whether norms see the samples of all processes."""
+        return getattr(self.model, "norm", None) == "sync"
+
+    @property
     def micro_batch_size(self) -> int:
-        """Samples in one forward and backward; the whole batch if nothing is said."""
+        """Samples in one forward and backward; all that a process has of the batch if nothing is said."""
         micro = self.top.micro_batch_size
-        return micro if isinstance(micro, int) else self.top.batch_size
+        return micro if isinstance(micro, int) else self.share
 
     @property
     def to_be_planned(self) -> bool:
@@ -70,22 +98,30 @@ class Recipe:
         said = (self.top.image_size, self.top.micro_batch_size, self.memory.activation_checkpointing)
         return self.memory.maximize is not None or AUTO in said
 
+    @property
+    def described_share(self) -> str:
+        """The samples of a process by the keys that they follow from."""
+        if self.processes == 1:
+            return f"batch_size, {self.share}"
+        return f"{self.share}, the share of one of {self.processes} processes in batch_size={self.top.batch_size}"
+
     def given_plan(self) -> MemoryPlan:
         """A step as it is given, without policies.
 
-        Raises ConfigError for a micro-batch above the batch, and where a search has to say what a step is.
+        Raises ConfigError for a micro-batch above the batch of a process, and where a search has to say what a
+        step is.
         """
         if self.to_be_planned:
             raise ConfigError(
                 "memory: a step that has `auto` or memory.maximize in it is searched for by `hires autobatch` and "
                 "`hires train`; give a micro-batch, an image size and policies here"
             )
-        batch_size, micro = self.top.batch_size, self.micro_batch_size
-        if micro > batch_size:
-            raise ConfigError(f"micro_batch_size: got {micro}, allowed: at most batch_size, {batch_size}")
+        share, micro = self.share, self.micro_batch_size
+        if micro > share:
+            raise ConfigError(f"micro_batch_size: got {micro}, allowed: at most {self.described_share}")
         return MemoryPlan(
             micro_batch_size=micro,
-            accumulation_steps=-(-batch_size // micro),
+            accumulation_steps=-(-share // micro),
             image_size=self.image_size,
             precision=self.trainer.precision,
         )
@@ -103,10 +139,10 @@ class Recipe:
 
     def trials(self, training: bool) -> list[Trial]:
         """The forward passes that a training or an evaluation is going to make."""
-        batch, evaluation = self.top.batch_size, self.evaluation
-        micro = self.micro_batch_size
+        micro, evaluation = self.micro_batch_size, self.evaluation
         last = Trial(f"evaluation.{self.window_key}", self.window, evaluation.batch_size, training=False)
-        counts = sorted({min(micro, batch), batch % micro} - {0}) if training else []
+        each = {count for share in self.shares for count in (min(micro, share), share % micro)}
+        counts = sorted(each - {0}) if training else []
         return [*(Trial("image_size", self.image_size, count, training=True) for count in counts), last]
 
 
@@ -137,6 +173,29 @@ def _check_channels(recipe: Recipe) -> None:
     raise ConfigError(
         f"backbone.in_channels: got {takes}, but {what}; set backbone.in_channels={data.shown_channels}"
     )
+
+
+def check_share(recipe: Recipe) -> None:
+    """Raises ConfigError for a model that several processes cannot train as it is configured."""
+    shares = recipe.shares
+    if recipe.synchronized and accelerator_there(recipe.trainer.accelerator) == "cpu":
+        raise ConfigError(
+            "model.norm: got sync, which torch has for CUDA only; with several processes on a CPU use group, or "
+            "frozen with pretrained weights"
+        )
+    parts = {-(-share // recipe.micro_batch_size) for share in shares}
+    if recipe.synchronized and not recipe.to_be_planned and len(parts) > 1:
+        raise ConfigError(
+            f"batch_size: got {recipe.top.batch_size}, of which processes have {min(shares)} or {max(shares)} "
+            "samples, and other numbers of micro-batches; model.norm=sync needs as many in all"
+        )
+
+
+def of_one_process(cfg: DictConfig, share: int) -> DictConfig:
+    """The configuration of a training by which one process alone does what one of several does with its share."""
+    cfg = cfg.copy()
+    cfg.batch_size, cfg.trainer.devices, cfg.trainer.num_nodes = share, 1, 1
+    return cfg
 
 
 def _check_task(model: Any, task: Any) -> None:

@@ -13,9 +13,11 @@ from torch import nn
 
 from hires.engine.ema import make_average
 from hires.engine.fabric import Place, autocast_of
-from hires.engine.step import accumulate, train_step
+from hires.engine.share import Rehearsal
+from hires.engine.step import Share, Whole, accumulate, train_step
 from hires.examples import Examples
 from hires.interfaces import Batch, ConfigError, Sample
+from hires.learner import make_task
 from hires.memory.allocator import AllocatorSettings
 from hires.memory.checkpointing import apply_policies, remove_policies
 from hires.memory.meter import Workspace
@@ -24,12 +26,12 @@ from hires.memory.profile import HALF_ON_CPU, MemoryProfile
 from hires.memory.shapes import least_micro_batch
 from hires.memory.simulate import Simulation
 from hires.memory.simulate_offload import SimulatedOffload
+from hires.memory.timeline import BUCKETS
 from hires.memory.units import Unit, find_units
 from hires.memory.workspace import MeasuredWorkspace, Operation, measure
 from hires.memory.workspace_cuda import CudaWorkspace
 from hires.ops.zero_weights import ZeroWeights
 from hires.recipe import Recipe, Size
-from hires.wiring import make_task
 
 SMALL, SMALL_BATCH = (4, 6), 2  # of the runs that measure workspace: strides of a side, samples
 
@@ -76,7 +78,7 @@ class SimulatedTraining:
         task = self.module
         apply_policies(task, self.units, said, offload=self._offload())
         # the second of two full micro-batches needs most: gradients of the first are there
-        batch_size = max(self.recipe.top.batch_size, micro_batch_size)
+        batch_size = max(self.recipe.share, micro_batch_size)
         again = batch_size >= 2 * micro_batch_size
         count = micro_batch_size if again else batch_size
         with self._simulation.active():
@@ -132,8 +134,14 @@ class SimulatedTraining:
             place=Place(self.device, recipe.trainer.channels_last),
             autocast=self._autocast(),
             clip=partial(self._simulation.repeated, "clip", self._clip),
+            share=self._share(),
         )
         self._simulation.repeated("average", partial(self._average.update, task, 1))
+
+    def _share(self) -> Share:
+        if self.recipe.processes == 1:
+            return Whole()
+        return Rehearsal(self.module.parameters(), partial(self._simulation.give, category=BUCKETS))
 
     def _clip(self) -> None:
         limit = self.recipe.trainer.clip_grad_norm

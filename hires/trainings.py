@@ -10,6 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
+from hires.applying import with_policies
 from hires.data.loader import StepSampler, make_loader
 from hires.data.pixel_statistics import normalization_of
 from hires.data.windows import windows_in_epoch
@@ -17,18 +18,10 @@ from hires.engine.fabric import make_fabric
 from hires.engine.recovery import Ladder
 from hires.engine.step import Updater
 from hires.interfaces import ImageSource, MemoryPlan, Normalization, Sample
+from hires.learner import Learner, make_learner, make_learner_of, make_task
+from hires.ops.random_state import seed_everything
 from hires.recipe import Recipe
-from hires.wiring import (
-    Learner,
-    make_dataset,
-    make_evaluation,
-    make_learner,
-    make_learner_of,
-    make_task,
-    make_update,
-    seed_everything,
-    with_policies,
-)
+from hires.wiring import make_dataset, make_evaluation, make_update
 
 _SAMPLES = ("data", "augmentation", "image_size", "batch_size", "seed")
 """What samples follow from, besides the padding of the task."""

@@ -10,8 +10,10 @@ from torch import nn
 from hires.engine.ema import make_average
 from hires.engine.fabric import make_fabric
 from hires.engine.progress import Progress
+from hires.engine.ranks import Alone
 from hires.engine.recovery import Ladder, Recovering
-from hires.engine.step import Updater, train_step
+from hires.engine.share import OfSeveral
+from hires.engine.step import Updater, Whole, train_step
 from hires.engine.undo import Undo
 from hires.interfaces import DataLimits, MemoryPlan, Sample
 from hires.losses.segmentation import LossSettings
@@ -49,13 +51,24 @@ class Run:
     """A training on eight samples, with troubles that a test puts in its way."""
 
     def __init__(
-        self, plan, *, norm="batch", drop=0.3, precision="32-true", optimizer=torch.optim.AdamW, lr=1e-3, side=32
+        self,
+        plan,
+        *,
+        norm="batch",
+        drop=0.3,
+        precision="32-true",
+        optimizer=torch.optim.AdamW,
+        lr=1e-3,
+        side=32,
+        ranks=None,
     ):
+        self.ranks = ranks or Alone()
         self.task, self.progress, self.ladder = make_task(norm, drop), Progress(), Ladder(plan)
         self.side, self.fabric = side, make_fabric("cpu", precision)
         self.average = make_average(self.task, 0.9)
         self.optimizer = self.fabric.setup_optimizers(optimizer(self.task.parameters(), lr=lr))
         self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)
+        self.share = OfSeveral(ranks, self.optimizer.optimizer) if ranks else Whole()
         self.units = find_units(self.task, self.task.stages())
         self.losses, self.plans, self.troubles, self.sizes = [], [], {}, []
         clip = partial(
@@ -68,6 +81,7 @@ class Run:
                 autocast=self.fabric.autocast,
                 backward=self._backward,
                 clip=clip,
+                share=self.share,
             ),
             self.ladder,
             undo=Undo(self.task, self.optimizer.optimizer, self.scaler),
@@ -75,6 +89,7 @@ class Run:
             on_change=self.plans.append,
             progress=self.progress,
         )
+        self.share.on_strain = self.recovering.strained
         self.update = Updater(
             task=self.task,
             step=self.recovering,
@@ -87,6 +102,7 @@ class Run:
         self.task.loss.register_forward_pre_hook(lambda *_: self.strike("loss"))
         self.optimizer.optimizer.register_step_pre_hook(lambda *_: self.strike("update"))
         seed()
+        self.ranks.seed(1)
 
     def _step(self, samples, *, micro_batch_size, **how):
         self.calls = dict.fromkeys(PLACES, 0)
@@ -103,7 +119,7 @@ class Run:
     def strike(self, place):
         """Raises what a test has put there; in the second micro-batch, where a place is passed twice."""
         self.calls[place] += 1
-        last = self.calls[place] == (1 if place == "update" else -(-4 // self.sizes[-1]))
+        last = self.calls[place] == (1 if place == "update" else -(-self.samples // self.sizes[-1]))
         error = self.troubles.get((place, self.progress.step + 1)) if last else None
         if error is not None:
             del self.troubles[place, self.progress.step + 1]
@@ -112,7 +128,9 @@ class Run:
     def train(self, steps):
         samples = make_samples(self.task, self.side)
         for step in range(self.progress.step, steps):
-            losses = self.update(samples[step % 2 :: 2])
+            batch = samples[step % 2 :: 2][self.ranks.rank :: self.ranks.size]
+            self.samples = len(batch)
+            losses = self.update(batch)
             self.losses.append(float(sum(losses.values())))
         return self
 

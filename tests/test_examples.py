@@ -7,7 +7,7 @@ import torch
 
 from hires.examples import OBJECTS, Examples, examples_of
 from hires.interfaces import Batch, DataLimits
-from hires.wiring import make_task
+from hires.learner import make_task
 from tests.recipes import small_recipe
 
 

@@ -3,7 +3,7 @@
 import logging
 import pickle
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,11 +12,14 @@ import torch
 from torch import nn
 
 from hires.engine.files import remove_unfinished, whole_file
+from hires.engine.ranks import Alone, Ranks
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
 
 FORMAT = 1
+_OTHERS = "random_of_others"
+"""Key of the random states of all processes but the main one."""
 
 
 class Stateful(Protocol):
@@ -28,17 +31,35 @@ class Stateful(Protocol):
 class Checkpointer:
     """Writes and reads the state of `parts` below a folder; random states travel along.
 
-    A checkpoint may lack what is `optional`, which then stays as it is.
+    A checkpoint may lack what is `optional`, which then stays as it is. Of several processes all save and load at
+    the same time; the main one writes its parts, and the random states of all. `level` first gives the others what
+    the main one has.
     """
 
-    def __init__(self, folder: Path, parts: Mapping[str, Stateful], optional: Collection[str] = ()):
+    def __init__(
+        self,
+        folder: Path,
+        parts: Mapping[str, Stateful],
+        optional: Collection[str] = (),
+        ranks: Ranks | None = None,
+        level: Callable[[], None] = lambda: None,
+    ):
+        self.level = level
         self.folder, self.parts, self.optional = folder, parts, optional
-        remove_unfinished(folder)
+        self.ranks = ranks or Alone()
+        if self.ranks.main:
+            remove_unfinished(folder)
 
     def save(self, *names: str) -> None:
         """Writes one file for each name (`last`, `best`): `<folder>/<name>.pt`, whole or not at all."""
+        self.level()
+        own, *others = self.ranks.gather(random_state())
+        if not self.ranks.main:
+            return
         state: dict[str, Any] = {name: part.state_dict() for name, part in self.parts.items()}
-        state |= {"format": FORMAT, "random": random_state()}
+        state |= {"format": FORMAT, "random": own}
+        if others:
+            state[_OTHERS] = others
         for name in names:
             path = self.folder / f"{name}.pt"
             try:
@@ -63,7 +84,14 @@ class Checkpointer:
             except (RuntimeError, ValueError, KeyError) as error:
                 reason = str(error).splitlines()[0]
                 raise DataError(f"{path}: its {name} does not fit this configuration: {reason}") from error
-        set_random_state(state["random"])
+        self._set_random([state["random"], *state.get(_OTHERS, [])])
+
+    def _set_random(self, states: list[Any]) -> None:
+        if len(states) != self.ranks.size:
+            what = "The checkpoint is of %d processes, this training of %d: its random numbers go on otherwise"
+            log.info(what, len(states), self.ranks.size)
+        if self.ranks.rank < len(states):
+            set_random_state(states[self.ranks.rank])
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -16,6 +16,10 @@ from rich.table import Table
 log = logging.getLogger(__name__)
 
 
+ALIKE = {"alike": True}
+"""`extra` of a record that all processes of a training make alike: the main one shows it."""
+
+
 def log_to(console: Console, file: Path | None) -> None:
     """Sends the log of hires to the console and to a file; called once by each command."""
     handlers: list[logging.Handler] = [console_handler(console)]
@@ -23,11 +27,23 @@ def log_to(console: Console, file: Path | None) -> None:
         to_file = logging.FileHandler(file)
         to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         handlers.append(to_file)
+    _log_with(handlers, logging.INFO)
+
+
+def log_beside(rank: int) -> None:
+    """Sends what this process alone warns of to stderr: the main process says the rest."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(f"process {rank}: %(message)s"))
+    handler.addFilter(lambda record: not hasattr(record, "alike"))
+    _log_with([handler], logging.WARNING)
+
+
+def _log_with(handlers: list[logging.Handler], level: int) -> None:
     logger = logging.getLogger("hires")
     for old in list(logger.handlers):
         logger.removeHandler(old)
         old.close()
-    logger.setLevel(logging.INFO)
+    logger.setLevel(level)
     logger.propagate = False
     for handler in handlers:
         logger.addHandler(handler)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hires.engine.ranks import Alone, Ranks
 from hires.engine.shortage import Shortage, attempt, release
 from hires.engine.views import Views, show
 from hires.interfaces import Batch, DataError, Evaluator, ImageSource, TrainingError, View
@@ -27,6 +28,9 @@ def as_it_is(task: Any, look: Callable[[], None]) -> AbstractContextManager[None
     return nullcontext()
 
 
+_ALONE = Alone()
+
+
 @torch.inference_mode()
 def evaluate(
     task: Any,
@@ -38,31 +42,37 @@ def evaluate(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     settle: Settle = as_it_is,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    ranks: Ranks = _ALONE,
     skip: bool = False,
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
 
-    `place` brings a batch to the device; `progress` is told the images done and their number. With `skip`, broken
-    images are left out, up to half of all. Raises TrainingError when memory runs out with one view at a time.
+    `place` brings a batch to the device; `progress` is told the images done and their number. Several processes
+    have a share of the images each, and all get the same metrics. With `skip`, broken images are left out, up to
+    half of a share. Raises TrainingError when memory runs out with one view at a time.
     """
     fitting = views if isinstance(views, FittingViews) else FittingViews(views)
     training = task.training
     task.eval()
     evaluator.reset()
     try:
-        for index, image, target in _images(source, len(source) // 2 if skip else 0):
+        share = range(ranks.rank, len(source), ranks.size)
+        for index, image, target in _images(source, share, len(share) // 2 if skip else 0):
             parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
             for part in fitting.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
-            progress(index + 1, len(source))
+            progress(min(index + ranks.size, len(source)), len(source))
     finally:
         task.train(training)
-    return evaluator.compute()
+    evaluator.merge(ranks.gather_others(evaluator.counted))
+    return ranks.by_main(evaluator.compute)
 
 
-def _images(source: ImageSource, broken: int) -> Iterator[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
-    """Index, image and target of the images; warns of at most so many that are broken. Raises DataError."""
-    for index in range(len(source)):
+def _images(
+    source: ImageSource, share: range, broken: int
+) -> Iterator[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
+    """Index, image and target of a share; warns of at most so many that are broken. Raises DataError."""
+    for index in share:
         try:
             image, target = source.read(index)
         except DataError as error:

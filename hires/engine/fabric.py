@@ -1,4 +1,4 @@
-"""Device and precision of a run, by Lightning Fabric."""
+"""Device, precision and processes of a run, by Lightning Fabric."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,14 +14,20 @@ from hires.interfaces import Batch, ConfigError
 
 def make_fabric(accelerator: str, precision: str) -> Fabric:
     """A launched Fabric on one device. Raises ConfigError when the device is not there."""
-    if accelerator == "auto":
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
-    if accelerator == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("trainer.accelerator: cuda, but torch finds no CUDA device here; use cpu or auto")
+    accelerator = accelerator_there(accelerator)
     plugin = precision_plugin(precision, accelerator)
     fabric = Fabric(accelerator=accelerator, devices=1, plugins=plugin)
     fabric.launch()
     return fabric
+
+
+def accelerator_there(accelerator: str) -> str:
+    """cpu or cuda. Raises ConfigError when it is not there."""
+    if accelerator == "auto":
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("trainer.accelerator: cuda, but torch finds no CUDA device here; use cpu or auto")
+    return accelerator
 
 
 def precision_plugin(precision: str, device: str) -> Precision:

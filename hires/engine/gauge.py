@@ -6,6 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from hires.engine.ranks import Ranks
 from hires.interfaces import Sample
 from hires.ops.process_memory import Growth
 
@@ -42,6 +43,12 @@ class Gauge:
         if self._growth is not None:
             self._growth.__exit__(*error)
             self.reserved, self._growth = self._growth.bytes, None
+
+    def peaks(self, ranks: Ranks) -> tuple[int | None, int | None]:
+        """What was allocated and reserved, of the processes where it was most."""
+        pairs = zip(*ranks.gather((self.allocated, self.reserved)), strict=True)
+        allocated, reserved = (max((one for one in each if one is not None), default=None) for each in pairs)
+        return allocated, reserved
 
     def watching(self, update: Update) -> Update:
         """The same update, which ends the measurement when it has been done often enough."""

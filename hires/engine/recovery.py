@@ -13,10 +13,11 @@ from typing import Any
 
 from torch import Tensor
 
+from hires.engine.display import ALIKE
 from hires.engine.progress import Progress
 from hires.engine.shortage import Shortage, attempt, release
 from hires.engine.undo import Undo
-from hires.interfaces import MemoryPlan, Sample, TrainingError
+from hires.interfaces import CommonError, MemoryPlan, Sample
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +70,13 @@ class Recovering:
     ):
         self.step, self.ladder, self.undo = step, ladder, undo
         self.apply, self.on_change, self.progress = apply, on_change, progress
+        self._strain: Shortage | None = None
 
     def __call__(self, samples: list[Sample], **changes: Any) -> Losses:
         """One step on an optimizer batch; `changes` are arguments of `step`.
 
-        Raises TrainingError when memory ran out on the last rung, or when parameters have already been changed.
+        Of several processes, each does the same. Raises CommonError when memory ran out on the last rung, or when
+        parameters have already been changed.
         """
         while True:
             plan = self.ladder.plan
@@ -84,10 +87,20 @@ class Recovering:
                 self.undo.note()
             outcome = attempt(run)
             if not isinstance(outcome, Shortage):
+                self._relieve()
                 return outcome
             if not plan.rungs:
-                raise TrainingError(self._exhausted(outcome))
+                raise CommonError(self._exhausted(outcome))
             self._fall_back(outcome)
+
+    def strained(self, shortage: Shortage) -> None:
+        """To be told that a step lacked memory, although it will be done: those that follow go down a rung."""
+        self._strain = shortage
+
+    def _relieve(self) -> None:
+        if self._strain is not None and self.ladder.plan.rungs:
+            self._step_down(self._strain, "the update was done in a second try; all steps that follow")
+        self._strain = None
 
     def _fall_back(self, shortage: Shortage) -> None:
         """To where the step began, and down to the next rung.
@@ -96,17 +109,22 @@ class Recovering:
         allocator held is free now, and the backward leaves it less torn.
         """
         if not self.undo.undo():
-            raise TrainingError(self._half_done(shortage))
+            raise CommonError(self._half_done(shortage))
         release()
+        self._step_down(shortage, "the same batch again, and all that follow,")
+
+    def _step_down(self, shortage: Shortage, what: str) -> None:
         before = self.ladder.plan
         self.ladder.step_down()
         plan = self.ladder.plan
         log.warning(
-            "step %d: out of memory with %s (%s); the same batch again, and all that follow, with %s",
+            "step %d: out of memory with %s (%s); %s with %s",
             self._number,
             described(before),
             shortage.reason,
+            what,
             described(plan),
+            extra=ALIKE,
         )
         self.apply(plan)
         self.on_change(plan)

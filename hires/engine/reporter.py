@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from hires.engine.display import Display
-from hires.engine.journal import Journal
+from hires.engine.journal import Journal, NoJournal
 
 
 class Reporter:
     """Passes the numbers of the loop to the journal and the display; `learning_rate` gives the current one."""
 
-    def __init__(self, *, journal: Journal, display: Display, learning_rate: Callable[[], float]):
+    def __init__(self, *, journal: Journal | NoJournal, display: Display, learning_rate: Callable[[], float]):
         self.journal, self.display, self.learning_rate = journal, display, learning_rate
 
     def stepped(self, step: int) -> None:

@@ -19,6 +19,10 @@ class TrainerSettings(Settings):
     max_epochs: Count = 50
     precision: Precision = "32-true"
     accelerator: Accelerator = "auto"
+    devices: Literal["auto"] | Count = 1  # of a machine
+    num_nodes: Count = 1
+    strategy: Literal["auto", "ddp"] = "auto"
+    timeout: Count = 60  # minutes
     clip_grad_norm: Annotated[float, Bounds(0)] | None = None
     ema_decay: Annotated[float, Bounds(0, 1)] | None = None
     channels_last: bool = True

@@ -19,6 +19,10 @@ class Shortage(NamedTuple):
     reason: str  # what the error said, in one line
 
 
+class CommonShortage(MemoryError):
+    """Memory ran out in one process of a training, or in several, and all of them know it."""
+
+
 def attempt(run: Callable[[], Result]) -> Result | Shortage:
     """What `run` returns, or a Shortage when memory ran out in it; other errors pass.
 
@@ -43,6 +47,8 @@ def release() -> None:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, CommonShortage):
+        return str(error)
     line = next(iter(str(error).splitlines()), type(error).__name__)
     said = line[max(0, line.find("DefaultCPUAllocator")) :]  # before it stands where in torch
     return textwrap.shorten(said, _LONGEST, placeholder=" ...")

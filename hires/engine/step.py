@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -10,11 +11,52 @@ from torch import Tensor
 from hires.engine.progress import Progress
 from hires.interfaces import Batch, Sample, Task
 
+Losses = dict[str, Tensor]
+Normalizers = Mapping[str, Tensor]
+
 
 class Optimizer(Protocol):
     def step(self) -> Any: ...
 
     def zero_grad(self, set_to_none: bool = True) -> None: ...
+
+
+class Share(Protocol):
+    """What the processes of a training make one of: each has a share of the optimizer batch.
+
+    `on_strain` is told, with what was lacking, of an update that lacked memory but was done in a second try.
+    """
+
+    on_strain: Callable[[Any], None]
+
+    def normalizers(self, count: Callable[[], Normalizers]) -> Normalizers:
+        """Those of the whole optimizer batch; `count` gives those of this process's samples."""
+
+    def losses(self, accumulate: Callable[[], Losses]) -> Losses:
+        """Those of the whole batch; `accumulate` leaves the gradients of this process's samples, which then are
+        those of the whole batch."""
+
+    def update(self, clip: Callable[[], Any], step: Callable[[], Any]) -> None:
+        """Clips the gradients and changes the parameters."""
+
+
+class Whole:
+    """One process has all of the batch; it has no second try, and on_strain is never told."""
+
+    on_strain: Callable[[Any], None] = staticmethod(lambda shortage: None)
+
+    def normalizers(self, count: Callable[[], Normalizers]) -> Normalizers:
+        return count()
+
+    def losses(self, accumulate: Callable[[], Losses]) -> Losses:
+        return accumulate()
+
+    def update(self, clip: Callable[[], Any], step: Callable[[], Any]) -> None:
+        clip()
+        step()
+
+
+_WHOLE = Whole()
 
 
 def train_step(
@@ -27,22 +69,27 @@ def train_step(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     backward: Callable[[Tensor], Any] = torch.Tensor.backward,
     clip: Callable[[], Any] = lambda: None,
-) -> dict[str, Tensor]:
+    share: Share = _WHOLE,
+) -> Losses:
     """Trains on one optimizer batch; gradients are those of the whole batch however it is split.
 
     `place` brings a collated micro-batch to the device; `backward` takes a scalar loss; `clip` runs between
-    the last backward and the update. Returns the losses of the batch, detached, by name.
+    the last backward and the update. With `share`, the samples are those of this process. Returns the losses of
+    the batch, detached, by name.
     """
-    totals = accumulate(
+    normalizers = share.normalizers(partial(task.normalizers, [sample.target for sample in samples]))
+    run = partial(
+        accumulate,
         task,
         samples,
         micro_batch_size=micro_batch_size,
         place=place,
         autocast=autocast,
         backward=backward,
+        whole=normalizers,
     )
-    clip()
-    optimizer.step()
+    totals = share.losses(run)
+    share.update(clip, optimizer.step)
     optimizer.zero_grad(set_to_none=True)
     return totals
 
@@ -55,11 +102,15 @@ def accumulate(
     place: Callable[[Batch], Batch] = lambda batch: batch,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     backward: Callable[[Tensor], Any] = torch.Tensor.backward,
-) -> dict[str, Tensor]:
-    """Adds the gradients of one optimizer batch, micro-batch by micro-batch; arguments as in `train_step`."""
-    normalizers: Mapping[str, Tensor] | None = None
-    whole = task.normalizers([sample.target for sample in samples])
-    totals: dict[str, Tensor] = {}
+    whole: Normalizers | None = None,
+) -> Losses:
+    """Adds the gradients of one optimizer batch, micro-batch by micro-batch; arguments as in `train_step`.
+
+    `whole` are the normalizers of the optimizer batch, if it has more samples than these.
+    """
+    normalizers: Normalizers | None = None
+    whole = whole or task.normalizers([sample.target for sample in samples])
+    totals: Losses = {}
     for micro_batch in micro_batches(samples, micro_batch_size):
         batch = place(micro_batch)
         normalizers = normalizers or {name: n.to(batch.images.device) for name, n in whole.items()}
@@ -90,7 +141,7 @@ class Updater:
         self,
         *,
         task: Any,
-        step: Callable[[list[Sample]], dict[str, Tensor]],
+        step: Callable[[list[Sample]], Losses],
         schedule: Callable[[int], None],
         average: Callable[[Any, int], None],
         progress: Progress,
@@ -98,7 +149,7 @@ class Updater:
         self.task, self.step, self.schedule, self.average = task, step, schedule, average
         self.progress = progress
 
-    def __call__(self, samples: list[Sample]) -> dict[str, Tensor]:
+    def __call__(self, samples: list[Sample]) -> Losses:
         losses = self.step(samples)
         self.progress.step += 1
         self.schedule(self.progress.step)

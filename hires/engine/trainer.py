@@ -10,7 +10,7 @@ from torch import Tensor
 from hires.engine.checkpointer import Checkpointer
 from hires.engine.progress import Progress, Stopwatch
 from hires.engine.reporter import Reporter
-from hires.interfaces import Sample, TrainingError
+from hires.interfaces import CommonError, Sample
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,7 @@ class Routine:
     evaluate_every: int | None  # None: only at the end
     metric: str  # decides which evaluation is best; larger is better
     patience: int | None  # evaluations without a better one before the end; None: no end
+    batch_size: int | None = None  # of all processes, for images a second; None: as many as this one gets
 
     def evaluates(self, step: int) -> bool:
         return step == self.max_steps or bool(self.evaluate_every and step % self.evaluate_every == 0)
@@ -68,7 +69,7 @@ class Trainer:
                 break
             self.progress.losses.add(self.update(samples))
             self.stopwatch.stepped()
-            self._after_step(len(samples))
+            self._after_step(self.routine.batch_size or len(samples))
 
     @property
     def exhausted(self) -> bool:
@@ -102,7 +103,7 @@ class Trainer:
 def _check_finite(losses: Mapping[str, float], step: int) -> None:
     wrong = [f"{name} is {value}" for name, value in losses.items() if not math.isfinite(value)]
     if wrong:
-        raise TrainingError(
+        raise CommonError(
             f"step {step}: the training diverged ({', '.join(wrong)}); lower optimizer.lr, raise "
             "scheduler.warmup_steps, or set trainer.clip_grad_norm"
         )

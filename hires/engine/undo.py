@@ -1,6 +1,7 @@
 """What an optimizer step changes and cannot compute again, noted so that a step that failed can be undone."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -47,6 +48,17 @@ class Undo:
         return True
 
 
+class Unchanged:
+    """Tells whether tensors are as they were when this was made."""
+
+    def __init__(self, tensors: Iterable[Tensor]):
+        # which counts changes in place, as all optimizers make them
+        self._versions = [(tensor, tensor._version) for tensor in tensors]
+
+    def __call__(self) -> bool:
+        return all(tensor._version == version for tensor, version in self._versions)
+
+
 class UpdateNote:
     """An optimizer before its step."""
 
@@ -55,13 +67,12 @@ class UpdateNote:
         self._state = {key: _shallow(value) for key, value in optimizer.state.items()}
         self._groups = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
         parameters = (p for group in optimizer.param_groups for p in group["params"])
-        # which counts changes in place, as all optimizers make them
-        self._versions = [(t, t._version) for t in (*parameters, *leaves(list(self._state.values()), Tensor))]
+        self._unchanged = Unchanged((*parameters, *leaves(list(self._state.values()), Tensor)))
 
     @property
     def has_begun(self) -> bool:
         """Whether a parameter, or state that was there before, has been changed."""
-        return any(tensor._version != version for tensor, version in self._versions)
+        return not self._unchanged()
 
     def restore(self) -> None:
         """Forgets what the step has begun: state made for parameters that had none, counters."""

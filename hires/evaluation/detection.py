@@ -1,7 +1,8 @@
 """Scores of detection at native resolution: COCO's, and what a user meets at one confidence."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -79,6 +80,14 @@ class DetectionEvaluator:
         repeated = {name: target[name][index] for name in target if name != "size"}
         repeated["labels"][-len(other) * count :] = np.tile(np.arange(count), len(other))
         return {**repeated, "size": target["size"]}
+
+    def counted(self) -> list[ImageRecord]:
+        return self.records
+
+    def merge(self, others: Sequence[list[ImageRecord]]) -> None:
+        """The images come into their order again: it decides among detections of equal scores."""
+        rounds = zip_longest(self.records, *others)
+        self.records = [record for each in rounds for record in each if record is not None]
 
     def compute(self) -> dict[str, float]:
         self._warn_of_crowded_images()

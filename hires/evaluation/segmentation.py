@@ -1,6 +1,6 @@
 """Scores of semantic segmentation, accumulated in bands of rows at native resolution."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,13 @@ class SegmentationEvaluator:
 
     def update(self, part: LabelRows, target: Mapping[str, np.ndarray]) -> None:
         self.confusion.update(part.labels, target["mask"][part.top : part.top + len(part.labels)])
+
+    def counted(self) -> np.ndarray:
+        return self.confusion.counts
+
+    def merge(self, others: Sequence[np.ndarray]) -> None:
+        for counts in others:
+            self.confusion.counts += counts
 
     def compute(self) -> dict[str, float]:
         iou, dice = self.confusion.iou(), self.confusion.dice()

@@ -4,7 +4,6 @@ Uses private API of PyTorch: fake tensors; what asks for a device is patched whi
 """
 
 import copy
-import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,8 +22,8 @@ from hires.memory.allocator import DEFAULTS, AllocatorSettings
 from hires.memory.meter import Recorder, Workspace
 from hires.memory.passages import Passages
 from hires.memory.profile import MemoryProfile, profile_of
-from hires.memory.simulate_attention import attention
 from hires.memory.simulate_backward import MATERIALIZE, SavedTensors, Walk
+from hires.memory.simulate_surroundings import patches, uncollected
 from hires.memory.simulate_types import as_kernels
 from hires.memory.simulate_values import SimulationError, UnknownNumber, Values
 from hires.memory.timeline import AVERAGE, GRADIENTS, PARAMETERS, STATE, Place, Timeline
@@ -100,7 +99,7 @@ class Simulation:
             stack.enter_context(warnings.catch_warnings(action="ignore"))  # of what is unusual in a fake tensor
             stack.enter_context(torch.random.fork_rng(devices=[]))
             torch.default_generator.manual_seed(0)
-            for target, name, value in _patches(self.device):
+            for target, name, value in patches(self.device):
                 stack.enter_context(patch.object(target, name, value))
             stack.enter_context(self._mode)
             stack.enter_context(self._values)
@@ -155,6 +154,11 @@ class Simulation:
         given = tuple(parameter.grad is not None for parameter in self.module.parameters())
         self._passages.run((name, given), run, self._recorder)
 
+    def give(self, tensors: Iterable[Tensor], category: str) -> None:
+        """To be called within the step that is simulated: says what tensors are for that it has just made."""
+        if self._recorder is not None:
+            self._recorder.give(tensors, category)
+
     def _give_gradients(self, there: list[nn.Parameter]) -> None:
         """To these parameters, and to no others."""
         with self.active():
@@ -167,14 +171,14 @@ class Simulation:
         self, step: Callable[[], Any], given: Mapping[str, Iterable[Tensor]], workspace: Workspace | None
     ) -> Timeline | None:
         """None: the step depends on numbers of the network, and none are made up yet."""
-        recorder = Recorder(self.device, workspace)
+        recorder = self._recorder = Recorder(self.device, workspace)
         for category, tensors in given.items():
             recorder.give(tensors, category)
         # gradients that are there before the step; nothing here keeps them
         recorder.give((p.grad for p in self.module.parameters() if p.grad is not None), GRADIENTS)
         recorder.timeline.start = recorder.timeline.events
         self._recorder = recorder
-        with _uncollected(), self._values.afresh(), self.active(), recorder, _Following(self, recorder).within():
+        with uncollected(), self._values.afresh(), self.active(), recorder, _Following(self, recorder).within():
             try:
                 step()
             except UnknownNumber:
@@ -187,18 +191,6 @@ class Simulation:
                     f"the step does what needs a {self.device.type} device ({reason})"
                 ) from error
         return recorder.timeline
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without collecting garbage: there are a million objects to look through, and none of them is any."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _check_step(optimizer: torch.optim.Optimizer) -> None:
@@ -292,20 +284,3 @@ class _Following:
 
     def _given(self, gradient: Tensor) -> None:
         self._recorder.give([gradient], GRADIENTS)
-
-
-_GENERATOR = torch.Generator
-
-
-def _patches(device: torch.device) -> list[tuple[Any, str, Any]]:
-    """What asks for a device that is not there."""
-    if device.type != "cuda":
-        return []
-    return [
-        (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
-        (torch.cuda, "is_bf16_supported", lambda *_, **__: True),
-        (torch, "Generator", lambda *_, **__: _GENERATOR()),
-        (torch.cuda, "get_rng_state", lambda *_, **__: torch.empty(0, dtype=torch.uint8)),
-        (torch.cuda, "set_rng_state", lambda *_, **__: None),
-        (torch.nn.functional, "scaled_dot_product_attention", attention),
-    ]

@@ -43,3 +43,10 @@ class WholeRandomState(RandomState):
         super().set()
         random.setstate(self._python)
         np.random.set_state(self._numpy)
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds the global generators: they decide initial weights, dropout and drop path."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)

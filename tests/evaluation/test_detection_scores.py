@@ -330,3 +330,17 @@ def test_ignored_objects_of_no_class_forgive_every_class():
     assert (scores["AP/a"], scores["precision"], scores["recall"]) == (pytest.approx(1), 1, 1)
     assert math.isnan(scores["AP/b"])
     assert truth["labels"].tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("processes", [2, 3, 40])
+def test_shares_of_the_images_give_the_scores_of_all(processes):
+    """Also where more processes count than there are images, and where many detections have the same score."""
+    rng = np.random.default_rng(1)
+    images = [random_image(rng) for _ in range(31)]
+    whole = DetectionEvaluator(CLASSES)
+    shares = [DetectionEvaluator(CLASSES) for _ in range(processes)]
+    for index, image in enumerate(images):
+        whole.update(*image)
+        shares[index % processes].update(*image)
+    shares[0].merge([share.counted() for share in shares[1:]])
+    assert str(shares[0].compute()) == str(whole.compute())  # in which NaN is NaN

@@ -22,7 +22,7 @@ from hires.engine.checkpointer import read, weights
 from hires.engine.evaluate import predict
 from hires.engine.views import Views
 from hires.recipe import read_recipe
-from hires.wiring import make_task
+from hires.learner import make_task
 
 run, out = Path(sys.argv[1]), sys.argv[2]
 recipe = read_recipe(runs.load_config(run))

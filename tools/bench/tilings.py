@@ -16,9 +16,9 @@ from hires.engine.checkpointer import read, weights
 from hires.engine.evaluate import Settle, as_it_is, predict
 from hires.engine.fabric import Place, make_fabric
 from hires.engine.views import Views
+from hires.learner import make_task, move
 from hires.models.statistics import image_statistics
 from hires.recipe import read_recipe
-from hires.wiring import make_task, move
 
 
 def main() -> None:

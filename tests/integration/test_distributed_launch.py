@@ -1,0 +1,128 @@
+"""Processes that `hires train` starts itself: how they begin, and how they end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
+REPOSITORY = Path(__file__).parents[2]
+MINUTE = 60
+
+SCRIPT = """
+import os, signal, sys, time
+from hires.cli import run_command
+from hires.engine.trainer import Trainer
+
+what, *arguments = sys.argv[1:]
+after_step, ranks = Trainer._after_step, os.environ
+
+def patched(self, batch_size):
+    after_step(self, batch_size)
+    if self.progress.step == 2 and ranks["LOCAL_RANK"] == "1" and what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if self.progress.step == 2 and ranks["LOCAL_RANK"] == "1" and what == "bug":
+        raise ValueError("a bug of this process")
+    if self.progress.step == 2 and what == "wait":
+        print("ready", os.getpid(), flush=True)
+        time.sleep(300)
+
+Trainer._after_step = patched
+sys.exit(run_command("train", arguments))
+"""
+
+
+@pytest.fixture
+def start(shapes_overrides, tmp_path):
+    """Starts a command line with two processes; whatever is left is ended after the test."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    inherited = {name: value for name, value in os.environ.items() if name not in ("LOCAL_RANK", "WORLD_SIZE")}
+    environment = {**inherited, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    started = []
+
+    def run(*words: str) -> subprocess.Popen[str]:
+        overrides = [o for o in shapes_overrides if not o.startswith("run_dir=")]
+        command = [sys.executable, *words, *overrides, "trainer.devices=2"]
+        started.append(
+            subprocess.Popen(
+                command,
+                env=environment,
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return started[-1]
+
+    yield run
+    for process in started:
+        if there(process.pid, group=True):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def there(pid: int, group: bool = False) -> bool:
+    try:
+        (os.killpg if group else os.kill)(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_process_that_is_killed_ends_the_run(start, tmp_path):
+    process = start("script.py", "kill", f"run_dir={tmp_path / 'run'}", "trainer.checkpoint_every=1")
+    _, error = process.communicate(timeout=2 * MINUTE)
+    assert process.returncode == 1, error
+    assert "one of its processes has ended or cannot be reached" in error.splitlines()[-1]
+    assert (tmp_path / "run" / "checkpoints" / "last.pt").exists()
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_says_why(start, tmp_path):
+    process = start("script.py", "bug", f"run_dir={tmp_path / 'run'}")
+    _, error = process.communicate(timeout=2 * MINUTE)
+    assert process.returncode not in (0, None)
+    assert "Traceback" in error
+    assert "ValueError: a bug of this process" in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_a_launcher_that_is_ended_ends_all(start, tmp_path, how):
+    """Also while no collective would tell the others."""
+    process = start("script.py", "wait", f"run_dir={tmp_path / 'run'}")
+    pids: list[int] = []
+    for line in process.stdout:
+        pids += [int(line.split()[1])] if line.startswith("ready") else []
+        if len(pids) == 2:
+            break
+    os.kill(process.pid, how)
+    end = time.monotonic() + MINUTE
+    while there(process.pid, group=True) and time.monotonic() < end:
+        process.poll()
+        time.sleep(0.2)
+    assert not there(process.pid, group=True)
+    assert process.returncode != 0
+
+
+@pytest.mark.slow
+def test_each_job_of_a_sweep_has_processes_of_its_own(start, tmp_path):
+    sweep = tmp_path / "sweep"
+    jobs = ["-m", "hires.cli", "train", "-m", "optimizer.lr=0.1,0.01", f"hydra.sweep.dir={sweep}"]
+    process = start(*jobs)
+    _, error = process.communicate(timeout=4 * MINUTE)
+    assert process.returncode == 0, error
+    rates = [
+        (sweep / str(job) / "config.yaml").read_text().count(f"lr: {lr}") for job, lr in ((0, 0.1), (1, 0.01))
+    ]
+    assert rates == [1, 1]
+    assert all((sweep / str(job) / "result.json").exists() for job in (0, 1))
+    assert sorted(each.name for each in sweep.iterdir() if each.is_dir()) == ["0", "1"]
