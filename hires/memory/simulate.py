@@ -190,6 +190,8 @@ class Simulation:
                 raise SimulationError(
                     f"the step does what needs a {self.device.type} device ({reason})"
                 ) from error
+            finally:
+                self._recorder = None
         return recorder.timeline
 
 
