@@ -7,6 +7,7 @@ import pytest
 from box_files import annotation, coco, images, voc, voc_object, write
 from image_files import noise, save
 
+from hires.data.checks.box_facts import names_elsewhere
 from hires.data.checks.survey import Shown, survey
 from hires.data.coco import CocoFolder
 from hires.data.label_folder import XyxyFolder, YoloFolder
@@ -139,7 +140,8 @@ def test_voc_names_places_and_sizes(tmp_path):
         ("dog", {"val": 1, "train": 1}),
     ]
     found = {one.code: one for one in result.findings}
-    assert found["foreign-paths"].places == (("Annotations/b.xml", "C:\\pictures\\b.png"),)  # /etc/passwd is there
+    assert found["foreign-paths"].places == (("Annotations/b.xml", ""),)  # /etc/passwd of the other is there
+    assert "pictures" not in repr(result.findings)
     assert found["label-remark"].places == (("Annotations/b.xml", ""),)
     assert found["class-untaught"].places == (("ant", "only in val"),)
 
@@ -178,3 +180,21 @@ def test_a_coco_file_that_cannot_be_read_hides_no_broken_image(tmp_path):
     found = seen(settings)
     assert "annotation 1 is of image 4, which is not listed" in found["unreadable-label"].text
     assert [place.file for place in found["unreadable-image"].places] == ["9.png"]
+
+
+def test_names_in_braces_stay_as_they_are(root):
+    names = ("{n}", "{0}", "{")
+    assert seen(yolo(root, classes=("cat", "dog", *names)))["class-unused"].text == (
+        "3 class(es) are declared, but no object has them: {n}, {0}, {"
+    )
+    (root / "{x").mkdir()
+    write(root / "{x" / "list.txt", "no.png\n")
+    found = seen(yolo(root, labels="?.txt", splits={"val": "{x/list.txt"}))
+    assert "1 of 1 entries of {x/list.txt" in found["list-without-image"].text
+
+
+@pytest.mark.parametrize("path", ["/a" * 3000, "/root/x.png", "\\\\host\\b.png", "/a\0b"])
+def test_a_path_of_another_machine_may_be_anything(tmp_path, path):
+    file = write(tmp_path / "a.json", json.dumps({"imagePath": path}))
+    assert names_elsewhere(file)
+    assert not names_elsewhere(write(tmp_path / "b.json", json.dumps({"imagePath": str(file)})))

@@ -19,7 +19,7 @@ def label_findings(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Fin
     broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
     known = [(pair, record.boxes) for pair, record in both if record.boxes is not None]
     remarks = dict.fromkeys(remark for _, facts in known for remark in facts.remarks)
-    foreign = [Place(pair.truth, facts.foreign) for pair, facts in known if facts.foreign]
+    foreign = [Place(pair.truth) for pair, facts in known if facts.foreign]
     findings = found(
         "unreadable-label",
         "error",

@@ -105,7 +105,12 @@ def _values(settings: MaskFolder, masks: Masks) -> Iterator[Finding]:
         advice = "these look like soft edges between 0 and 255: set data.threshold=127"
     severity: Severity = "error" if refused or wrong else "info"
     yield Finding(
-        "unlisted-values", severity, text.format(n=len(places)) + fate, advice, len(places), tuple(places)
+        "unlisted-values",
+        severity,
+        text.replace("{n}", str(len(places)), 1) + fate,
+        advice,
+        len(places),
+        tuple(places),
     )
 
 
