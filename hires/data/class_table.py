@@ -132,4 +132,5 @@ def _meanings(values: ClassValues) -> dict[Value, int]:
 def _clipped(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "u" and values.itemsize <= 2:
         return values
-    return np.where((values < 0) | (values > HIGHEST), HIGHEST + 1, values)
+    wide = values.astype(np.int64)  # of narrow ones HIGHEST + 1 would be no value
+    return np.where((wide < 0) | (wide > HIGHEST), HIGHEST + 1, wide)
