@@ -27,17 +27,17 @@ class ImageInfo(NamedTuple):
 
     size: tuple[int, int]  # (height, width) in pixels, upright
     dtype: np.dtype  # uint8, uint16, int16 or float32
-    bands: int
+    bands: int  # without alpha
     windowed: bool  # a window is decoded alone; otherwise the whole file is, each time
     format: str  # in words for messages: "PNG", "JPEG", "TIFF"
-    alpha: bool = False  # the last of the bands says how opaque a pixel is
+    alpha: int = 0  # further bands that say how opaque a pixel is; `read_image` gives them where asked to
 
 
 def image_info(path: str | Path) -> ImageInfo:
     """Size, type and bands of an image from its header, without decoding. Raises DataError."""
     with open_picture(path) as file:
         size = upright_size(file.size, file.orientation)
-        return ImageInfo(size, file.dtype, file.bands, file.windowed, file.format)
+        return ImageInfo(size, file.dtype, file.bands, file.windowed, file.format, file.alphas)
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
@@ -45,17 +45,18 @@ def image_size(path: str | Path) -> tuple[int, int]:
     return image_info(path).size
 
 
-def read_image(path: str | Path, window: Window | None = None) -> np.ndarray:
+def read_image(path: str | Path, window: Window | None = None, *, alpha: bool = False) -> np.ndarray:
     """An image, or a window of it: (H, W, bands), all bands, uint8, uint16, int16 or float32, upright.
 
-    Palettes, CMYK and Lab become RGB. Alpha is no band: it is dropped, colours stay as stored, nothing is blended,
-    and one log line says so. Gray of fewer than 8 bits is stretched over 0..255, of 9 to 16 bits kept as stored;
-    other sample types become float32 where that loses nothing. Tiled and striped TIFF, whole slides, binary PNM
+    Palettes, CMYK and Lab become RGB. Samples that the file marks as alpha are left out, colours stay as stored,
+    nothing is blended, and one log line says so; with `alpha` they are the last bands, as many as `image_info` says
+    (the opacity of palette colours is never one). Gray of fewer than 8 bits is stretched over 0..255, of 9 to 16 bits kept as stored;
+    other sample types become float32, whole numbers where that loses nothing. Tiled and striped TIFF, whole slides, binary PNM
     and .npy decode no more than the window needs. Raises DataError for files that are missing, broken, cut short
     or of no such kind.
     """
     with open_picture(path) as file:
-        return _read(path, file, window)
+        return _read(path, file, window, alpha=alpha)
 
 
 def read_values(path: str | Path, window: Window | None = None) -> np.ndarray:
@@ -64,7 +65,7 @@ def read_values(path: str | Path, window: Window | None = None) -> np.ndarray:
         return _read(path, file, window)
 
 
-def _read(path: str | Path, file: Picture, window: Window | None) -> np.ndarray:
+def _read(path: str | Path, file: Picture, window: Window | None, *, alpha: bool = False) -> np.ndarray:
     height, width = upright_size(file.size, file.orientation)
     window = Window(0, 0, height, width) if window is None else window
     y, x, rows, columns = window
@@ -72,11 +73,13 @@ def _read(path: str | Path, file: Picture, window: Window | None) -> np.ndarray:
         raise DataError(f"{path}: {window} lies outside of its {height} x {width} pixels; has the file changed?")
     check_pixels(path, *((rows, columns) if file.windowed else (height, width)))
     stored = stored_window(window, file.size, file.orientation)
+    opaque = file.opaque if alpha and file.alphas else None
+    bands = file.bands + (file.alphas if opaque else 0)
     with naming(path):
-        array = file.pixels(stored)
-        if array.shape != (stored.height, stored.width, file.bands) or array.dtype != file.dtype:
+        array = (opaque or file.pixels)(stored)
+        if array.shape != (stored.height, stored.width, bands) or array.dtype != file.dtype:
             raise DataError(
-                f"{path}: header says {file.size} (height, width) of {file.bands} bands, {file.dtype}, which its "
+                f"{path}: header says {file.size} (height, width) of {bands} bands, {file.dtype}, which its "
                 "pixels are not; save it again"
             )
         return upright(_owned(array), file.orientation)

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from image_files import noise, save
 
@@ -11,7 +12,8 @@ from hires.data.augment import Augment
 from hires.data.loader import StepSampler, make_loader
 from hires.data.settings import WindowSettings
 from hires.data.windows import ResizeDataset, WindowDataset
-from hires.interfaces import DataError
+from hires.interfaces import DataError, Window
+from tests.many_bands import make_set
 
 STEPS = StepSampler(40, 4, 0, 10)
 
@@ -109,3 +111,21 @@ def test_a_broken_mask_is_passed_over_too(damaged, settings):
         dataset(settings, on_error="error", focus=1.0)
     names = {sample.name for sample in runs(dataset(settings, focus=1.0))}
     assert names == {"images/5.png", "images/7.png"}
+
+
+def test_the_cache_does_not_decide_which_windows_count(folder, settings):
+    """A TIFF with one bad strip: windows beside it are used, whether or not all of it was to be kept."""
+    (image,) = make_set(folder, "uint8", 3, count=1, rowsperstrip=16, compression="deflate")
+    path = folder / "images" / "0.tif"
+    with tifffile.TiffFile(path) as file:
+        start = file.pages.first.dataoffsets[3]
+    data = bytearray(path.read_bytes())
+    data[start : start + 4] = b"\xff" * 4
+    path.write_bytes(data)
+    for cache_gib in (0, 1):
+        source = settings(cache_gib=cache_gib, on_error="skip").source("train")
+        for _ in range(2):
+            np.testing.assert_array_equal(source.read(0, Window(0, 5, 40, 30))[0], image[:40, 5:35])
+            for window in (Window(40, 0, 16, 16), None):
+                with pytest.raises(DataError, match=r"0\.tif: cannot be decoded"):
+                    source.read(0, window)

@@ -1,5 +1,7 @@
 """What a survey finds in image files, in their splits, and in what they show twice."""
 
+import multiprocessing
+
 import numpy as np
 import pytest
 import tifffile
@@ -234,6 +236,31 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_read(root):
     assert [bool(record.image) for record in records] == [True, True, False, True, True, True]
     assert "ends the process" in records[2].problem
     assert told[-1] == 6
+
+
+class Early(Fatal):
+    """Has ended the processes before the fourth file is given to them."""
+
+    def cost(self, pair):
+        if pair.key == "3":
+            for process in multiprocessing.active_children():
+                process.join()
+        return super().cost(pair)
+
+
+def test_processes_that_end_before_they_get_a_file(root):
+    pairs = [Pair(str(n), f"images/{n}.png", "") for n in range(6)]
+    records = examine(Early(root, None), pairs, 2, lambda done: None)
+    assert [bool(record.problem) for record in records] == [False, False, True, False, False, False]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_images_of_more_pixels_than_allowed(root, workers):
+    save(root / "images" / "3.png", smooth(3, 97, 80))
+    severity, told = seen(root, max_pixels=96 * 80, workers=workers)["unreadable-image"]
+    assert (severity, list(told)) == ("error", ["images/3.png"])
+    assert "data.max_pixels=7680" in told["images/3.png"]
+    assert "unreadable-image" not in seen(root, workers=workers)
 
 
 def test_workers_change_nothing(root):

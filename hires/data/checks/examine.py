@@ -14,6 +14,7 @@ from hires.data.checks.bands import decoded_bytes
 from hires.data.checks.box_facts import BoxFacts, BoxReader
 from hires.data.checks.image_facts import ImageFacts, read_facts
 from hires.data.checks.mask_facts import MaskFacts, MaskReader
+from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info
 from hires.data.pairs import Pair
 from hires.interfaces import DataError
@@ -37,8 +38,12 @@ class Record:
 class Examiner:
     """Reads one image of a data set with its label, if there is a reader for it."""
 
-    def __init__(self, root: Path, reader: MaskReader | BoxReader | None):
-        self.root, self.reader = root, reader
+    def __init__(self, root: Path, reader: MaskReader | BoxReader | None, max_pixels: int = 2**32):
+        self.root, self.reader, self.max_pixels = root, reader, max_pixels
+
+    def begin(self) -> None:
+        """Prepares the process that it works in."""
+        limit_pixels(self.max_pixels)
 
     def __call__(self, pair: Pair) -> Record:
         image, problem, mask, boxes, label_problem = None, "", None, None, ""
@@ -81,6 +86,7 @@ def examine(
     records: dict[int, Record] = {}
     waiting = list(range(len(pairs)))
     if workers == 0:
+        examiner.begin()
         for index in waiting:
             records[index] = examiner(pairs[index])
             progress(len(records))
@@ -112,7 +118,10 @@ def _run(
                 if running and used + cost > _AT_ONCE:
                     break
                 index = left.pop()
-                running[pool.submit(_work, pairs[index])] = index, cost
+                try:
+                    running[pool.submit(_work, pairs[index])] = index, cost
+                except BrokenProcessPool:
+                    return [index, *(other for other, _ in running.values())]
                 used += cost
             if not running:
                 return []
@@ -141,6 +150,7 @@ _examiner: Examiner | None = None  # of a worker process
 def _begin(examiner: Examiner) -> None:
     global _examiner
     _examiner = examiner
+    examiner.begin()
     cv2.setNumThreads(1)
 
 

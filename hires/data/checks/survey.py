@@ -155,7 +155,7 @@ def _read(
     places = {index: place for place, index in enumerate(used)}
     splits = {name: [places[index] for index in members] for name, members in listing.splits.items()}
     pairs = [listing.pairs[index] for index in used]
-    examiner = Examiner(settings.root_path(), reader)
+    examiner = Examiner(settings.root_path(), reader, settings.max_pixels)
     with quiet():  # what readers say once a process is among the findings
         records = examine(examiner, pairs, settings.workers, lambda done: progress(done, len(pairs)))
     return Listing(pairs, splits, listing.findings), records

@@ -16,7 +16,7 @@ from hires.data.formats.sample_types import as_native, native, stretched, withou
 from hires.interfaces import DataError, Window
 
 _START = b"\xff\x4f\xff\x51"
-_PIXELS_A_BYTE = 2**14  # far more than images reach that show something
+_MOST_A_BYTE = 2**16  # bytes of pixels: far more than images reach that show something
 _TYPES = {(8, False): "uint8", (8, True): "int8", (16, False): "uint16", (16, True): "int16"}
 
 
@@ -28,6 +28,10 @@ class _Header(NamedTuple):
     dtype: np.dtype  # as stored
     colours: int  # samples that are no alpha
 
+    @property
+    def bytes(self) -> int:
+        return self.height * self.width * self.samples * self.dtype.itemsize
+
 
 @contextmanager
 def open_jpeg2000(path: Path, values: bool) -> Iterator[Picture]:
@@ -35,14 +39,17 @@ def open_jpeg2000(path: Path, values: bool) -> Iterator[Picture]:
     with mapped(path) as content:
         header = _header(path, content)
         held = len(content)
-    size = (header.height, header.width)
+    size, alphas = (header.height, header.width), header.samples - header.colours
     check_sides(path, *size)
 
     def pixels(window: Window) -> np.ndarray:
-        check_promise(path, header.height * header.width, held, _PIXELS_A_BYTE)
-        if header.colours < header.samples:
+        if alphas:
             tell_alpha()
-        decoded = without_alpha(imagecodecs.jpeg2k_decode(read_bytes(path)), header.colours)
+        return opaque(window, header.colours)
+
+    def opaque(window: Window, bands: int = header.samples) -> np.ndarray:
+        check_promise(path, header.bytes, held, _MOST_A_BYTE)
+        decoded = without_alpha(imagecodecs.jpeg2k_decode(read_bytes(path)), bands)
         if decoded.shape[:2] != size:
             raise DataError(
                 f"{path}: header says {size} (height, width), decoded {decoded.shape[:2]}; save it again"
@@ -50,7 +57,8 @@ def open_jpeg2000(path: Path, values: bool) -> Iterator[Picture]:
         decoded = as_native(path, part(decoded, window))
         return decoded if values else stretched(decoded, header.bits)
 
-    yield Picture("JPEG 2000", size, native(path, header.dtype), header.colours, pixels)
+    dtype = native(path, header.dtype)
+    yield Picture("JPEG 2000", size, dtype, header.colours, pixels, alphas=alphas, opaque=opaque)
 
 
 def _header(path: Path, content: mmap) -> _Header:

@@ -23,7 +23,7 @@ from hires.data.formats.image_file import (
 )
 from hires.data.formats.orientation import mirrored, valid_orientation
 from hires.data.formats.picture import Picture, part
-from hires.data.formats.sample_types import without_alpha
+from hires.data.formats.sample_types import as_native, native, without_alpha
 from hires.data.formats.slides import open_slide
 from hires.data.formats.tiff_colours import alphas, meaning
 from hires.data.formats.tiff_segments import Segments
@@ -117,7 +117,17 @@ def _picture(path: Path, page: TiffPage, values: bool) -> Picture:
             tell_alpha()
         return read.apply(segments.read(window)[..., :kept])
 
-    return Picture("TIFF", size, read.dtype, read.bands, pixels, orientation, segments.windowed)
+    def opaque(window: Window) -> np.ndarray:
+        stored = segments.read(window)
+        shown = (read.apply(stored[..., :kept]), as_native(path, stored[..., kept:]))
+        return np.concatenate(shown, axis=2)
+
+    plain = not values and native(path, segments.dtype) == read.dtype
+    return Picture(
+        *("TIFF", size, read.dtype, read.bands, pixels, orientation, segments.windowed),
+        alphas=page.samplesperpixel - kept if plain else 0,
+        opaque=opaque,
+    )
 
 
 def _by_libtiff(path: Path, size: tuple[int, int], orientation: int) -> Picture:

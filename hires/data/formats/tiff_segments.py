@@ -23,7 +23,7 @@ class Segments:
     """The strips or tiles of a page, decoded as they are asked for. Raises DataError for a wrong table of them."""
 
     def __init__(self, path: Path, page: TiffPage):
-        self._path, self._page, self._dtype = path, page, np.dtype(page.dtype)
+        self._path, self._page, self.dtype = path, page, np.dtype(page.dtype)
         self.height, self.width = page.imagelength, page.imagewidth
         tiled = page.is_tiled
         self._rows = page.tilelength if tiled else min(page.rowsperstrip, self.height)
@@ -43,7 +43,7 @@ class Segments:
         """(h, w, samples) of the window as stored, packed samples unpacked."""
         if self._mappable():
             return self._mapped(window)
-        result = np.empty((window.height, window.width, self.samples), self._dtype.newbyteorder("="))
+        result = np.empty((window.height, window.width, self.samples), self.dtype.newbyteorder("="))
         for plane in range(self._planes):
             target = result[:, :, plane : plane + 1] if self._planes > 1 else result
             for row, column in self._touched(window):
@@ -74,7 +74,7 @@ class Segments:
 
     def _mapped(self, window: Window) -> np.ndarray:
         page = self._page
-        dtype = self._dtype.newbyteorder(page.parent.byteorder)
+        dtype = self.dtype.newbyteorder(page.parent.byteorder)
         lying = (self.height, self.width)
         shape = (self.samples, *lying) if self._planes > 1 else (*lying, self.samples)
         needed = page.dataoffsets[0] + self.height * self.width * self.samples * dtype.itemsize
@@ -84,7 +84,7 @@ class Segments:
         rows = slice(window.y, window.y + window.height)
         columns = slice(window.x, window.x + window.width)
         picked = stored[:, rows, columns].transpose(1, 2, 0) if self._planes > 1 else stored[rows, columns]
-        return np.array(picked, self._dtype.newbyteorder("="), order="C")
+        return np.array(picked, self.dtype.newbyteorder("="), order="C")
 
     def _touched(self, window: Window) -> Iterator[tuple[int, int]]:
         for row in range(window.y // self._rows, (window.y + window.height - 1) // self._rows + 1):
@@ -123,8 +123,8 @@ class Segments:
         decoded = page.decode(data, index, **tables)[0]
         if decoded is None:
             return None
-        if decoded.dtype.itemsize != self._dtype.itemsize or decoded.dtype.kind not in (self._dtype.kind, "u"):
-            raise DataError(f"{self._path}: holds {decoded.dtype} where it says {self._dtype}; save it again")
+        if decoded.dtype.itemsize != self.dtype.itemsize or decoded.dtype.kind not in (self.dtype.kind, "u"):
+            raise DataError(f"{self._path}: holds {decoded.dtype} where it says {self.dtype}; save it again")
         return decoded[0]
 
     def _check_jpeg(self, data: bytes) -> None:
