@@ -20,7 +20,9 @@ _MOST_A_BYTE = 2**16  # bytes of pixels: far more than images reach that show so
 _TYPES = {(8, False): "uint8", (8, True): "int8", (16, False): "uint16", (16, True): "int16"}
 
 
-class _Header(NamedTuple):
+class Header(NamedTuple):
+    """Of a file or a codestream."""
+
     height: int
     width: int
     samples: int
@@ -37,7 +39,7 @@ class _Header(NamedTuple):
 def open_jpeg2000(path: Path, values: bool) -> Iterator[Picture]:
     """All bands but alpha; fewer than 8 bits over 0..255, or with `values` as stored."""
     with mapped(path) as content:
-        header = _header(path, content)
+        header = jpeg2000_header(path, content)
         held = len(content)
     size, alphas = (header.height, header.width), header.samples - header.colours
     check_sides(path, *size)
@@ -61,7 +63,8 @@ def open_jpeg2000(path: Path, values: bool) -> Iterator[Picture]:
     yield Picture("JPEG 2000", size, dtype, header.colours, pixels, alphas=alphas, opaque=opaque)
 
 
-def _header(path: Path, content: mmap) -> _Header:
+def jpeg2000_header(path: Path, content: mmap | bytes) -> Header:
+    """What the boxes and the codestream say before the pixels. Raises DataError."""
     at = content.find(_START)
     if at < 0 or at + 43 > len(content):
         raise DataError(f"{path}: the JPEG 2000 file has no codestream; copy it again or remove it")
@@ -76,8 +79,8 @@ def _header(path: Path, content: mmap) -> _Header:
     dtype = np.dtype(_TYPES[8 if bits <= 8 else 16, signed])
     palette = _box(content[:at], b"pclr")
     if palette is not None and len(palette) > 2:  # entries, columns
-        return _Header(bottom - top, right - left, palette[2], 8, np.dtype(np.uint8), palette[2])
-    return _Header(bottom - top, right - left, samples, bits, dtype, samples - _alphas(content[:at]))
+        return Header(bottom - top, right - left, palette[2], 8, np.dtype(np.uint8), palette[2])
+    return Header(bottom - top, right - left, samples, bits, dtype, samples - _alphas(content[:at]))
 
 
 def _box(head: bytes, name: bytes) -> bytes | None:

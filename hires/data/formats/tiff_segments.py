@@ -7,7 +7,7 @@ import numpy as np
 from tifffile import TiffPage
 
 from hires.data.formats.image_file import check_promise
-from hires.data.formats.jpeg import jpeg_header
+from hires.data.formats.jpeg import check_jpeg, jpeg_header
 from hires.interfaces import DataError, Window
 
 _NONE, _JPEGS = 1, (6, 7, 34892, 33007)
@@ -136,6 +136,7 @@ class Segments:
             raise DataError(
                 f"{self._path}: a JPEG within the TIFF is larger than its tile; it is damaged, save it again"
             )
+        check_jpeg(self._path, inner, data)
 
     def _cut(self) -> DataError:
         return DataError(
