@@ -218,7 +218,9 @@ def test_an_image_that_is_broken_hides_no_boxes(tmp_path, on_error):
         coco(root / "a.json", things, images=images_of)
         write(root / "a.csv", "".join(f"{number}.png,1,1,20,20,cat\n" for number in range(5)))
         made = {"json": CocoFolder, "csv": CsvBoxes}[kind]
-        settings = made(root=str(root), annotations=f"a.{kind}", splits={}, cache_gib=0, workers=0, on_error=on_error)
+        settings = made(
+            root=str(root), annotations=f"a.{kind}", splits={}, cache_gib=0, workers=0, on_error=on_error
+        )
         result = surveyed(settings)
         found = {one.code: one for one in result.findings}
         assert {place.file for place in found["unreadable-image"].places} == {"0.png", "1.png"}

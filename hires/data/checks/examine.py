@@ -21,6 +21,7 @@ from hires.interfaces import DataError
 
 _AT_ONCE = 2**30  # bytes of decoded images that are being read at the same moment
 _WINDOWED = 2**26  # what an image occupies that is read in bands
+_ANY_SIZES = ((64, 64), (96, 96))  # pixels; what is wrong with a label under both does not depend on them
 _DIED = "reading it ends the process: out of memory, or a fault of its decoder"
 
 
@@ -54,12 +55,27 @@ class Examiner:
         try:
             if isinstance(self.reader, MaskReader) and pair.truth:
                 mask = self.reader(pair.truth)
-            elif isinstance(self.reader, BoxReader):  # of an image that is broken, the label may be, too
-                read = self.reader(pair, image.info.size if image else (1, 1))
-                boxes = read if image else None
+            elif isinstance(self.reader, BoxReader) and image:
+                boxes = self.reader(pair, image.info.size)
+            elif isinstance(self.reader, BoxReader):
+                label_problem = self._label_problem(self.reader, pair)
         except (DataError, MemoryError) as error:
             label_problem = self._said(error, pair.truth)
         return Record(image, problem, mask, boxes, label_problem)
+
+    def _label_problem(self, reader: BoxReader, pair: Pair) -> str:
+        """What is wrong with the label of an image that is broken, whatever the image's size and content."""
+        found = set()
+        for size in _ANY_SIZES:
+            try:
+                reader(pair, size)
+            except DataError as error:
+                found.add(
+                    "" if str(error).startswith(f"{self.root / pair.image}:") else self._said(error, pair.truth)
+                )
+            else:
+                found.add("")
+        return found.pop() if len(found) == 1 else ""
 
     def cost(self, pair: Pair) -> int:
         """Bytes that reading it occupies, about; from its header."""
