@@ -86,6 +86,11 @@ def test_every_broken_label_file_is_named(root):
     assert set(labels) == {"0.txt", "1.txt", "2.txt", "3.txt"}
     assert "data=xyxy" in labels["2.txt"]
     assert [place.file for place in found["unreadable-image"].places] == ["3.png"]
+    assert found["unreadable-label"].severity == "error"
+    write(root / "1.txt", "")
+    write(root / "2.txt", "")
+    skipped = seen(yolo(root, on_error="skip", splits={}))
+    assert (skipped["unreadable-label"].severity, skipped["unreadable-image"].severity) == ("warning", "warning")
 
 
 def test_files_that_are_alone(root):

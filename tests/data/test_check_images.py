@@ -72,7 +72,19 @@ def test_every_broken_file_is_named(root):
     assert all(broken.values())
     assert not any(str(root) in text for text in broken.values())
     assert set(found["unreadable-mask"][1]) == {"masks/4.png"}
-    assert seen(root, on_error="skip")["unreadable-image"][0] == "warning"
+
+
+@pytest.mark.parametrize(("broken", "severity"), [((0, 1), "warning"), ((0, 1, 2), "error"), ((4, 5), "error")])
+def test_broken_files_that_are_skipped_stop_training_where_they_are_most(root, broken, severity):
+    """More than half of the four images that are trained on, or of the two others."""
+    (root / "images" / f"{broken[0]}.png").write_bytes(b"x")
+    save(root / "masks" / f"{broken[1]}.png", np.zeros((40, 80), np.uint8))
+    for number in broken[2:]:
+        (root / "masks" / f"{number}.png").write_bytes(b"x")
+    found = seen(root, on_error="skip")
+    kinds = ["unreadable-image", "size-mismatch", "unreadable-mask"][: len(broken)]
+    assert [found[kind][0] for kind in kinds] == [severity] * len(kinds)
+    assert seen(root)["size-mismatch"][0] == "error"
 
 
 def test_pairs_that_are_none(root):

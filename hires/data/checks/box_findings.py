@@ -7,13 +7,14 @@ import numpy as np
 from hires.data.box_folder import BoxSettings
 from hires.data.checks.examine import Record
 from hires.data.checks.finding import Finding, Place, found, percent
+from hires.data.checks.skipping import Fate
 from hires.data.checks.things import Things
 from hires.data.pairs import Pair
 
 _MANY = 0.05  # share of boxes that are wrong from which on all are probably misread
 
 
-def label_findings(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Finding]:
+def label_findings(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate) -> list[Finding]:
     """What is wrong with label files."""
     both = list(zip(pairs, records, strict=True))
     broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
@@ -22,8 +23,8 @@ def label_findings(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Fin
     foreign = [Place(pair.truth) for pair, facts in known if facts.foreign]
     findings = found(
         "unreadable-label",
-        "error",
-        "{n} label file(s) cannot be read",
+        fate.severity,
+        "{n} label file(s) cannot be read" + fate.text,
         "correct them as said for each, or remove them with their images",
         broken,
     )

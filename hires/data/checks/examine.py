@@ -35,6 +35,12 @@ class Record:
     boxes: BoxFacts | None = None
     label_problem: str = ""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether training cannot use it; a mask has to be as large as its image for that."""
+        differs = self.mask is not None and self.image is not None and self.mask.size != self.image.info.size
+        return bool(self.problem or self.label_problem) or differs
+
 
 class Examiner:
     """Reads one image of a data set with its label, if there is a reader for it."""

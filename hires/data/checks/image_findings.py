@@ -9,6 +9,7 @@ import numpy as np
 from hires.data.checks.examine import Record
 from hires.data.checks.finding import Finding, Place, found
 from hires.data.checks.image_facts import ImageFacts
+from hires.data.checks.skipping import Fate
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.interfaces import DataError
@@ -18,17 +19,20 @@ Known = Sequence[tuple[str, ImageFacts]]
 
 
 def image_findings(
-    settings: DataSettings, pairs: Sequence[Pair], records: Sequence[Record], window: tuple[int, int] | None
+    settings: DataSettings,
+    pairs: Sequence[Pair],
+    records: Sequence[Record],
+    window: tuple[int, int] | None,
+    fate: Fate,
 ) -> list[Finding]:
     """All about the images themselves; `window`: (height, width) of training windows, pixels, if there are any."""
-    skips = settings.on_error == "skip"
     broken = [Place(p.image, r.problem) for p, r in zip(pairs, records, strict=True) if r.problem]
     known = [(p.image, r.image) for p, r in zip(pairs, records, strict=True) if r.image is not None]
     return [
         *found(
             "unreadable-image",
-            "warning" if skips else "error",
-            "{n} image(s) cannot be read" + (" and are skipped" if skips else ""),
+            fate.severity,
+            "{n} image(s) cannot be read" + fate.text,
             "copy them again, convert them, or remove them with their labels",
             broken,
         ),

@@ -11,6 +11,7 @@ import numpy as np
 from hires.data.checks.examine import Record
 from hires.data.checks.finding import Finding, Place, Severity, found, percent
 from hires.data.checks.mask_facts import MaskFacts
+from hires.data.checks.skipping import Fate
 from hires.data.class_values import colour_text
 from hires.data.mask_folder import MaskFolder
 from hires.data.pairs import Pair
@@ -23,7 +24,9 @@ _MOST_BYTES = 2**20
 Masks = Sequence[tuple[Pair, Record, MaskFacts]]
 
 
-def mask_findings(settings: MaskFolder, pairs: Sequence[Pair], records: Sequence[Record]) -> list[Finding]:
+def mask_findings(
+    settings: MaskFolder, pairs: Sequence[Pair], records: Sequence[Record], fate: Fate
+) -> list[Finding]:
     """All about masks that lie in files of their own."""
     both = list(zip(pairs, records, strict=True))
     broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
@@ -31,12 +34,12 @@ def mask_findings(settings: MaskFolder, pairs: Sequence[Pair], records: Sequence
     return [
         *found(
             "unreadable-mask",
-            "error",
-            "{n} mask(s) cannot be read",
+            fate.severity,
+            "{n} mask(s) cannot be read" + fate.text,
             "correct them as said for each, or remove them with their images",
             broken,
         ),
-        *_sizes(masks),
+        *_sizes(masks, fate),
         *_palettes(masks, is_colour=settings.table().is_colour),
         *_values(settings, masks),
         *_soft(settings, masks),
@@ -46,14 +49,16 @@ def mask_findings(settings: MaskFolder, pairs: Sequence[Pair], records: Sequence
     ]
 
 
-def _sizes(masks: Masks) -> list[Finding]:
+def _sizes(masks: Masks, fate: Fate) -> list[Finding]:
     wrong = [
         Place(pair.truth, f"mask {_text(mask.size)}, image {_text(record.image.info.size)} (height x width)")
         for pair, record, mask in masks
         if record.image is not None and record.image.info.size != mask.size
     ]
-    text = "{n} mask(s) are of another size than their images"
-    return found("size-mismatch", "error", text, "make them equal: no pixel has a certain class otherwise", wrong)
+    text = "{n} mask(s) are of another size than their images" + fate.text
+    return found(
+        "size-mismatch", fate.severity, text, "make them equal: no pixel has a certain class otherwise", wrong
+    )
 
 
 def _text(size: tuple[int, int]) -> str:

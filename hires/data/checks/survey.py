@@ -25,6 +25,7 @@ from hires.data.checks.listed import listed
 from hires.data.checks.listing import Listing, listing_of, quiet
 from hires.data.checks.mask_facts import MaskReader
 from hires.data.checks.mask_findings import mask_findings
+from hires.data.checks.skipping import fate_of_broken
 from hires.data.checks.things import Things, joined_facts, things_of
 from hires.data.demo import ensure_demo
 from hires.data.mask_folder import MaskFolder
@@ -104,14 +105,14 @@ def survey(settings: DataSettings, shown: Shown, progress: Callable[[int, int], 
 def _of_masks(settings: MaskFolder, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
     listing, records = _read(listing_of(settings), settings, MaskReader(settings), progress)
     classes = classes_of_masks(settings.table().names, records, listing.splits, shown.image_size)
-    own = mask_findings(settings, listing.pairs, records)
+    own = mask_findings(settings, listing.pairs, records, fate_of_broken(settings, records, listing.splits))
     return _made(settings, listing, records, classes, "pixels", None, shown, own)
 
 
 def _of_labels(settings: PairedBoxes, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
     listing, records = _read(listing_of(settings), settings, BoxReader(settings), progress)
     objects, vocabulary = joined_facts(records)
-    own = label_findings(listing.pairs, records)
+    own = label_findings(listing.pairs, records, fate_of_broken(settings, records, listing.splits))
     if not vocabulary.names and (vocabulary.complete or settings.table() is None):  # no label file could be read
         return _made(settings, listing, records, [], "objects", None, shown, own)
     things = things_of(objects, vocabulary, sizes_of(records), settings.table(), _ignored(settings))
@@ -176,7 +177,7 @@ def _made(
     size, has_things = shown.image_size, things is not None
     findings = [
         *listing.findings,
-        *image_findings(settings, pairs, records, window),
+        *image_findings(settings, pairs, records, window, fate_of_broken(settings, records, splits)),
         *own,
         *leak_findings(pairs, records, splits, at_random=_is_divided_at_random(settings)),
         *class_findings(classes, unit),
