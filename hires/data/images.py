@@ -31,13 +31,14 @@ class ImageInfo(NamedTuple):
     windowed: bool  # a window is decoded alone; otherwise the whole file is, each time
     format: str  # in words for messages: "PNG", "JPEG", "TIFF"
     alpha: int = 0  # further bands that say how opaque a pixel is; `read_image` gives them where asked to
+    orientation: int = 1  # of the stored pixels, 1 to 8 as EXIF counts; sizes and pixels come upright
 
 
 def image_info(path: str | Path) -> ImageInfo:
     """Size, type and bands of an image from its header, without decoding. Raises DataError."""
     with open_picture(path) as file:
         size = upright_size(file.size, file.orientation)
-        return ImageInfo(size, file.dtype, file.bands, file.windowed, file.format, file.alphas)
+        return ImageInfo(size, file.dtype, file.bands, file.windowed, file.format, file.alphas, file.orientation)
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
