@@ -105,13 +105,17 @@ def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
                 f"{path}: a mask has one channel of whole numbers, this file has {_mode(file)}; {colours}"
                 "save it as 8-bit gray or palette"
             )
-        height, width = upright_size(file.size, file.orientation)
-        if not file.windowed:
-            whole = _read(path, file, None)[:, :, 0]
-            yield from (whole[top : top + rows] for top in range(0, height, rows))
-            return
-        for top in range(0, height, rows):
-            yield _read(path, file, Window(top, 0, min(rows, height - top), width))[:, :, 0]
+        for block in _blocks(path, file, rows):
+            yield from (block[top : top + rows, :, 0] for top in range(0, len(block), rows))
+
+
+def _blocks(path: str | Path, file: Picture, rows: int) -> Iterator[np.ndarray]:
+    """All pixels in bands of at least `rows` rows, of as many as are decoded together."""
+    height, width = upright_size(file.size, file.orientation)
+    turned = file.size != (height, width) or file.orientation > 4  # its strips are columns
+    step = file.rows * -(-rows // file.rows) if file.windowed and not turned else height
+    for top in range(0, height, step):
+        yield _read(path, file, Window(top, 0, min(step, height - top), width))
 
 
 def _mode(file: Picture) -> str:

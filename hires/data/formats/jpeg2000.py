@@ -16,7 +16,7 @@ from hires.data.formats.sample_types import as_native, native, stretched, withou
 from hires.interfaces import DataError, Window
 
 _START = b"\xff\x4f\xff\x51"
-_MOST_A_BYTE = 2**16  # bytes of pixels: far more than images reach that show something
+_MOST_A_BYTE = 2**18  # bytes of pixels; an image of one colour reaches 120,000
 _TYPES = {(8, False): "uint8", (8, True): "int8", (16, False): "uint16", (16, True): "int16"}
 
 

@@ -26,7 +26,7 @@ class Segments:
         self._path, self._page, self.dtype = path, page, np.dtype(page.dtype)
         self.height, self.width = page.imagelength, page.imagewidth
         tiled = page.is_tiled
-        self._rows = page.tilelength if tiled else min(page.rowsperstrip, self.height)
+        self.rows = page.tilelength if tiled else min(page.rowsperstrip, self.height)
         self._columns = page.tilewidth if tiled else self.width
         if page.imagedepth > 1 or (tiled and page.tiledepth > 1):
             raise DataError(f"{path}: a volume of {page.imagedepth} planes is no image; save its planes as pages")
@@ -37,7 +37,12 @@ class Segments:
     @property
     def windowed(self) -> bool:
         """Whether a window is read without all of the file."""
-        return self._mappable() or self._rows < self.height or self._columns < self.width
+        return self._mappable() or self.rows < self.height or self._columns < self.width
+
+    @property
+    def together(self) -> int:
+        """Rows that are decoded together."""
+        return 1 if self._mappable() else self.rows
 
     def read(self, window: Window) -> np.ndarray:
         """(h, w, samples) of the window as stored, packed samples unpacked."""
@@ -52,9 +57,9 @@ class Segments:
 
     def _check(self) -> None:
         page, path = self._page, self._path
-        if self._rows < 1 or self._columns < 1:
+        if self.rows < 1 or self._columns < 1:
             raise DataError(f"{path}: the TIFF has strips or tiles without pixels; save it again")
-        self._down, self._across = -(-self.height // self._rows), -(-self.width // self._columns)
+        self._down, self._across = -(-self.height // self.rows), -(-self.width // self._columns)
         wanted = self._planes * self._down * self._across
         if min(len(page.dataoffsets), len(page.databytecounts)) < wanted:
             raise DataError(
@@ -63,8 +68,8 @@ class Segments:
             )
         bits = page.bitspersample if isinstance(page.bitspersample, int) else max(page.bitspersample)
         contiguous = page.samplesperpixel // self._planes
-        self._segment_bytes = self._rows * self._columns * contiguous * bits // 8
-        if self._segment_bytes > _LARGEST and self._rows * self._columns > 4 * self.height * self.width:
+        self._segment_bytes = self.rows * self._columns * contiguous * bits // 8
+        if self._segment_bytes > _LARGEST and self.rows * self._columns > 4 * self.height * self.width:
             raise DataError(f"{path}: the TIFF has tiles far larger than its image; save it again")
 
     def _mappable(self) -> bool:
@@ -87,15 +92,15 @@ class Segments:
         return np.array(picked, self.dtype.newbyteorder("="), order="C")
 
     def _touched(self, window: Window) -> Iterator[tuple[int, int]]:
-        for row in range(window.y // self._rows, (window.y + window.height - 1) // self._rows + 1):
+        for row in range(window.y // self.rows, (window.y + window.height - 1) // self.rows + 1):
             for column in range(window.x // self._columns, (window.x + window.width - 1) // self._columns + 1):
                 yield row, column
 
     def _paste(self, target: np.ndarray, window: Window, plane: int, row: int, column: int) -> None:
         index = (plane * self._down + row) * self._across + column
-        top, left = row * self._rows, column * self._columns
+        top, left = row * self.rows, column * self._columns
         y, x = max(window.y, top), max(window.x, left)
-        bottom = min(window.y + window.height, top + self._rows)
+        bottom = min(window.y + window.height, top + self.rows)
         right = min(window.x + window.width, left + self._columns)
         decoded = self._decoded(index)
         place = target[y - window.y : bottom - window.y, x - window.x : right - window.x]
@@ -132,7 +137,7 @@ class Segments:
         if self._page.jpegheader is not None or data[:2] != b"\xff\xd8":
             return
         inner = jpeg_header(self._path, data)
-        if inner.height * inner.width > 4 * self._rows * self._columns + 2**20:
+        if inner.height * inner.width > 4 * self.rows * self._columns + 2**20:
             raise DataError(
                 f"{self._path}: a JPEG within the TIFF is larger than its tile; it is damaged, save it again"
             )

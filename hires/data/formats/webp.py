@@ -16,7 +16,7 @@ from hires.data.formats.picture import Picture, part
 from hires.interfaces import DataError, Window
 
 _ALPHA = 0x10  # in the flags of the extended header
-_MOST_A_BYTE = 2**20  # bytes of pixels: images of one colour take a hundred bytes, whatever their size
+_MOST_A_BYTE = 2**18  # bytes of pixels; an image of one colour reaches 80,000
 
 
 @contextmanager
