@@ -217,6 +217,41 @@ def test_a_second_picture_that_is_broken_does_not_matter(root):
     assert seen(root) == {}
 
 
+def opaque(seed: int, alpha: np.ndarray | int) -> np.ndarray:
+    return np.concatenate([smooth(seed), np.broadcast_to(np.uint8(alpha), (96, 80))[..., None]], axis=2)
+
+
+def test_alpha_that_says_something_and_is_not_read(root):
+    column = np.arange(80, dtype=np.uint8)
+    for number in range(5):
+        save(root / "images" / f"{number}.png", opaque(number, column if number == 3 else 255))
+    (root / "images" / "5.png").unlink()
+    tifffile.imwrite(root / "images" / "5.tif", opaque(5, column), photometric="rgb", extrasamples=["unassalpha"])
+    found = seen(root)
+    text = "alpha from 0 to 79"
+    assert found["alpha-dropped"] == ("warning", {"images/3.png": text, "images/5.tif": text})
+    named = seen(root, bands=[1, 2, 3, 4])
+    assert not {"alpha-dropped", "bands-refused"} & set(named)
+    assert "alpha-dropped" not in seen(root, bands=[3, 2, 1])
+    assert "bands-refused" in seen(root, bands=[1, 2, 3, 4, 5])
+
+
+def test_images_that_opencv_reads_otherwise(root):
+    """Alpha and turned photographs, though they are 8-bit files of usual kinds."""
+    save(root / "images" / "0.png", opaque(0, 255))
+    (root / "images" / "1.png").unlink()
+    Image.fromarray(smooth(1, 80, 96)).save(root / "images" / "1.jpg", exif=orientation(6))
+    assert seen(root)["decoders-disagree"] == (
+        "info",
+        {
+            "images/0.png": "cv2.imread reads it as 96x80, 4 bands of uint8 instead of 96x80, 3 bands of uint8, "
+            "unchanged",
+            "images/1.jpg": "cv2.imread reads it as 80x96, 3 bands of uint8 instead of 96x80, 3 bands of uint8, "
+            "unchanged",
+        },
+    )
+
+
 def test_sizes(root):
     save(root / "images" / "0.png", smooth(0, 33, 90))
     save(root / "masks" / "0.png", np.eye(33, 90, dtype=np.uint8) * 255)

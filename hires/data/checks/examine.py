@@ -10,7 +10,7 @@ from pathlib import Path
 
 import cv2
 
-from hires.data.checks.bands import decoded_bytes
+from hires.data.checks.bands import reading_bytes
 from hires.data.checks.box_facts import BoxFacts, BoxReader
 from hires.data.checks.image_facts import ImageFacts, read_facts
 from hires.data.checks.mask_facts import MaskFacts, MaskReader
@@ -20,7 +20,6 @@ from hires.data.pairs import Pair
 from hires.interfaces import DataError
 
 _AT_ONCE = 2**30  # bytes of decoded images that are being read at the same moment
-_WINDOWED = 2**26  # what an image occupies that is read in bands
 _ANY_SIZES = ((64, 64), (96, 96))  # pixels; what is wrong with a label under both does not depend on them
 _DIED = "reading it ends the process: out of memory, or a fault of its decoder"
 
@@ -89,8 +88,15 @@ class Examiner:
             info = image_info(self.root / pair.image)
         except DataError:
             return 0
-        labels = info.size[0] * info.size[1] if isinstance(self.reader, MaskReader) else 0
-        return labels + (_WINDOWED if info.windowed else 2 * decoded_bytes(info))
+        return reading_bytes(info) + self._mask_cost(pair)
+
+    def _mask_cost(self, pair: Pair) -> int:
+        if not isinstance(self.reader, MaskReader) or not pair.truth:
+            return 0
+        try:
+            return reading_bytes(image_info(self.root / pair.truth))
+        except DataError:
+            return 0
 
     def _said(self, error: Exception, name: str) -> str:
         if isinstance(error, MemoryError):

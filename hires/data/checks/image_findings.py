@@ -37,6 +37,7 @@ def image_findings(
             broken,
         ),
         *_bands(settings, known),
+        *_alpha(settings, known),
         *_pixels(settings, known),
         *_files(known),
         *_mixtures(known),
@@ -49,12 +50,34 @@ def _bands(settings: DataSettings, known: Known) -> list[Finding]:
     """Images whose bands are not those that the settings want."""
     rules, places = settings.pixel_rules(), []
     for path, facts in known:
-        pixel = np.zeros((1, 1, facts.info.bands), facts.info.dtype)
+        alpha = facts.info.alpha if settings.bands and max(settings.bands) > facts.info.bands else 0
+        pixel = np.zeros((1, 1, facts.info.bands + alpha), facts.info.dtype)
         try:
             rules.shown(pixel, Path(path))
         except DataError as error:
             places.append(Place(path, str(error).removeprefix(f"{path}: ")))
     return found("bands-refused", "error", "{n} image(s) have other bands than wanted", "as said for each", places)
+
+
+def _alpha(settings: DataSettings, known: Known) -> list[Finding]:
+    """Images that lose something with their alpha, which is a band only where data.bands names it."""
+    if settings.bands is not None:
+        return []
+    told = [
+        (facts.info.bands + facts.info.alpha, Place(path, f"alpha from {facts.alpha[0]:g} to {facts.alpha[1]:g}"))
+        for path, facts in known
+        if facts.alpha is not None and facts.alpha[0] < facts.alpha[1]
+    ]
+    count = told[0][0] if told else 0
+    bands = ",".join(str(band) for band in range(1, count + 1))
+    return found(
+        "alpha-dropped",
+        "warning",
+        "{n} image(s) have an alpha channel that is not the same everywhere, and that is not used",
+        "nothing to do if it says what is transparent; if it is a band as others are (GDAL marks the fourth of "
+        f"four so), name it: data.bands=[{bands}] backbone.in_channels={count}",
+        [place for _, place in told],
+    )
 
 
 def _pixels(settings: DataSettings, known: Known) -> Iterator[Finding]:
@@ -75,9 +98,9 @@ def _pixels(settings: DataSettings, known: Known) -> Iterator[Finding]:
 
 def _files(known: Known) -> Iterator[Finding]:
     turned = [
-        Place(path, f"EXIF orientation {facts.header.orientation}")
+        Place(path, f"EXIF orientation {facts.info.orientation}")
         for path, facts in known
-        if facts.header.orientation != 1
+        if facts.info.orientation != 1
     ]
     yield from found(
         "orientation",
