@@ -16,8 +16,6 @@ from hires.data.formats.image_file import read_bytes as read_bytes
 from hires.data.formats.opening import open_picture
 from hires.data.formats.orientation import stored_window, upright, upright_size
 from hires.data.formats.picture import Picture
-from hires.data.formats.pillow_files import bands_of as bands_of
-from hires.data.formats.pillow_files import decode_upright as decode_upright
 from hires.data.formats.pillow_files import opened as opened
 from hires.interfaces import DataError, Window
 
@@ -50,11 +48,11 @@ def read_image(path: str | Path, window: Window | None = None, *, alpha: bool = 
     """An image, or a window of it: (H, W, bands), all bands, uint8, uint16, int16 or float32, upright.
 
     Palettes, CMYK and Lab become RGB. Samples that the file marks as alpha are left out, colours stay as stored,
-    nothing is blended, and one log line says so; with `alpha` they are the last bands, as many as `image_info` says
-    (the opacity of palette colours is never one). Gray of fewer than 8 bits is stretched over 0..255, of 9 to 16 bits kept as stored;
-    other sample types become float32, whole numbers where that loses nothing. Tiled and striped TIFF, whole slides, binary PNM
-    and .npy decode no more than the window needs. Raises DataError for files that are missing, broken, cut short
-    or of no such kind.
+    nothing is blended, and one log line says so; with `alpha` they are the last bands, as many as `image_info`
+    says (the opacity of palette colours is never one). Gray of fewer than 8 bits is stretched over 0..255, of 9 to
+    16 bits kept as stored; other sample types become float32, whole numbers where that loses nothing. Tiled and
+    striped TIFF, whole slides, binary PNM and .npy decode no more than the window needs. Raises DataError for
+    files that are missing, broken, cut short or of no such kind.
     """
     with open_picture(path) as file:
         return _read(path, file, window, alpha=alpha)
@@ -105,17 +103,31 @@ def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
                 f"{path}: a mask has one channel of whole numbers, this file has {_mode(file)}; {colours}"
                 "save it as 8-bit gray or palette"
             )
-        for block in _blocks(path, file, rows):
-            yield from (block[top : top + rows, :, 0] for top in range(0, len(block), rows))
+        yield from (band[:, :, 0] for band in _bands(path, file, rows))
 
 
-def _blocks(path: str | Path, file: Picture, rows: int) -> Iterator[np.ndarray]:
-    """All pixels in bands of at least `rows` rows, of as many as are decoded together."""
+def rgb_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
+    """Decodes a mask into its colours, (rows, W, 3) or gray (rows, W, 1) uint8, in bands as `mask_bands` does.
+
+    Palettes are resolved. Raises DataError for files that are missing, broken, or not of 8 bits.
+    """
+    with open_picture(path) as file:
+        if file.dtype != np.uint8 or file.bands not in (1, 3, 4):  # a fourth is alpha that is not marked
+            raise DataError(
+                f"{path}: data.classes lists colours, which need 8-bit RGB, palette or gray masks, this file has "
+                f"{_mode(file)}; convert it, or list values"
+            )
+        yield from (band[:, :, :3] for band in _bands(path, file, rows))
+
+
+def _bands(path: str | Path, file: Picture, rows: int) -> Iterator[np.ndarray]:
+    """All pixels in bands of at most `rows` rows; what is decoded together is decoded once."""
     height, width = upright_size(file.size, file.orientation)
     turned = file.size != (height, width) or file.orientation > 4  # its strips are columns
     step = file.rows * -(-rows // file.rows) if file.windowed and not turned else height
     for top in range(0, height, step):
-        yield _read(path, file, Window(top, 0, min(step, height - top), width))
+        block = _read(path, file, Window(top, 0, min(step, height - top), width))
+        yield from (block[start : start + rows] for start in range(0, len(block), rows))
 
 
 def _mode(file: Picture) -> str:

@@ -78,7 +78,7 @@ def _rescale(path: Path, image: Any) -> tuple[float, float]:
 
 
 def first_frame(path: Path, image: Any, header: Header) -> np.ndarray:
-    """(H, W) or (H, W, samples) as stored, colours as RGB. Raises DataError, ValueError and what decoders raise."""
+    """(H, W) or (H, W, samples) as stored, colours as RGB. Raises DataError, and whatever decoders raise."""
     if not header.coded:
         return _native(image, header)
     frame = _first_fragment(image, header)

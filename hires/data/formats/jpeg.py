@@ -62,7 +62,7 @@ def open_jpeg(path: Path, values: bool) -> Iterator[Picture]:
 
 
 def check_jpeg(path: Path, header: Header, data: bytes) -> None:
-    """Raises DataError for a JPEG, alone or within another file, that is cut short or made to keep decoders busy."""
+    """Raises DataError for a JPEG (maybe within another file) that is cut short or made to keep decoders busy."""
     if not _is_complete(data, header.scan):
         raise DataError(f"{path}: the JPEG is cut short (no end marker); copy it again or remove it")
     check_work(path, header, data)
