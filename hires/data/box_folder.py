@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hires.data.box_checks import Finding, cleaned, finding
+from hires.data.box_checks import Remark, cleaned, remark
 from hires.data.box_classes import BoxClasses, Given, Table, Vocabulary
 from hires.data.box_objects import Images, Objects, found
 from hires.data.box_source import BoxSource
@@ -29,7 +29,7 @@ class AnnotatedImages(NamedTuple):
     vocabulary: Vocabulary
     places: Sequence[str]  # for every image the annotation file, for messages
     segments: Segments | None = None  # of the objects, in their order
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
 
 
 class Parsed(NamedTuple):
@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
 
     objects: Objects  # `classes` are numbers of the vocabulary
     vocabulary: Vocabulary
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
     segments: Segments | None = None  # of the objects, in their order
 
 
@@ -48,7 +48,7 @@ class Labelled(NamedTuple):
     objects: Objects  # `classes` are class indices, -1 of ignored objects of no class
     classes: BoxClasses
     segments: Segments | None
-    findings: list[Finding]
+    findings: list[Remark]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +99,12 @@ class BoxSettings(SplitSettings):
         segments = segments.take(which) if segments else None
         return Labelled(given.images, objects, classes, segments, [*given.findings, *others, *findings])
 
-    def _others(self, given: AnnotatedImages, listed: np.ndarray) -> list[Finding]:
+    def _others(self, given: AnnotatedImages, listed: np.ndarray) -> list[Remark]:
         """What is told of objects of unlisted classes."""
         homes = given.objects.images[~listed]
         fate = "ignored" if self.unlisted == "ignore" else "left out"
         what = f"object(s) of classes that data.classes does not list are {fate}"
-        return [finding(what, homes, given.images)] if len(homes) else []
+        return [remark(what, homes, given.images)] if len(homes) else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class PairedBoxes(BoxSettings):
         objects, vocabulary, findings, segments = self.parsed(pairs, members, images)
         bare = np.array([index for index, pair in enumerate(members) if not pair.truth], np.int64)
         what = "image(s) without annotation file are taken for images without objects"
-        negatives = (finding(what, bare, images),) if len(bare) else ()
+        negatives = (remark(what, bare, images),) if len(bare) else ()
         places = [str(root / pair.truth) for pair in members]
         return AnnotatedImages(images, objects, vocabulary, places, segments, (*negatives, *findings))
 

@@ -11,11 +11,9 @@ from typing import ClassVar
 from hires.data.box_folder import BoxSettings
 from hires.data.folds import group_names
 from hires.data.pairs import Pair, some
-from hires.data.splits import check_leaks
+from hires.data.splits import SPLITS, check_leaks
 from hires.interfaces import ConfigError, DataError
 from hires.settings import SettingError
-
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, kw_only=True)

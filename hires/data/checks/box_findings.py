@@ -6,7 +6,7 @@ import numpy as np
 
 from hires.data.box_folder import BoxSettings
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found, percent
+from hires.data.checks.finding import Finding, Place, findings_of, percent
 from hires.data.checks.skipping import Fate
 from hires.data.checks.things import Things
 from hires.data.pairs import Pair
@@ -21,7 +21,7 @@ def label_findings(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate)
     known = [(pair, record.boxes) for pair, record in both if record.boxes is not None]
     remarks = dict.fromkeys(remark for _, facts in known for remark in facts.remarks)
     foreign = [Place(pair.truth) for pair, facts in known if facts.foreign]
-    findings = found(
+    findings = findings_of(
         "unreadable-label",
         fate.severity,
         "{n} label file(s) cannot be read" + fate.text,
@@ -30,10 +30,10 @@ def label_findings(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate)
     )
     for remark in remarks:
         where = [Place(pair.truth) for pair, facts in known if remark in facts.remarks]
-        findings += found(
+        findings += findings_of(
             "label-remark", "warning", f"{{n}} {remark}", "check that image and label belong together", where
         )
-    return findings + found(
+    return findings + findings_of(
         "foreign-paths",
         "info",
         "{n} label file(s) name their image by a path of another machine",
@@ -83,7 +83,7 @@ def _shapes(pairs: Sequence[Pair], things: Things) -> Iterator[Finding]:
             Place(pairs[things.objects.images[i]].image, _described(things, i))
             for i in np.flatnonzero(which).tolist()
         ]
-        yield from found(code, "error" if many else "warning", text, advice, places)
+        yield from findings_of(code, "error" if many else "warning", text, advice, places)
 
 
 def _described(things: Things, index: int) -> str:
@@ -103,7 +103,7 @@ def _classes(settings: BoxSettings, pairs: Sequence[Pair], things: Things) -> It
     count = sum(map(len, things.others.values()))
     refused = settings.unlisted == "error"
     fate = {"error": "", "ignore": " and count neither way", "drop": " and are left out"}[settings.unlisted]
-    yield from found(
+    yield from findings_of(
         "unlisted-classes",
         "error" if refused else "info",
         f"{{n}} object(s) are of classes that data.classes does not list ({', '.join(things.others)}){fate}",

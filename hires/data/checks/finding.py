@@ -26,7 +26,7 @@ class Finding(NamedTuple):
     places: tuple[Place, ...] = ()
 
 
-def found(
+def findings_of(
     code: str, severity: Severity, text: str, advice: str, places: Iterable[Place], number: int | None = None
 ) -> list[Finding]:
     """A finding of these places, whose number fills the first {n} of the text; none where there are none.

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.image_facts import ImageFacts
 from hires.data.checks.skipping import Fate
 from hires.data.pairs import Pair
@@ -29,7 +29,7 @@ def image_findings(
     broken = [Place(p.image, r.problem) for p, r in zip(pairs, records, strict=True) if r.problem]
     known = [(p.image, r.image) for p, r in zip(pairs, records, strict=True) if r.image is not None]
     return [
-        *found(
+        *findings_of(
             "unreadable-image",
             fate.severity,
             "{n} image(s) cannot be read" + fate.text,
@@ -56,7 +56,9 @@ def _bands(settings: DataSettings, known: Known) -> list[Finding]:
             rules.shown(pixel, Path(path))
         except DataError as error:
             places.append(Place(path, str(error).removeprefix(f"{path}: ")))
-    return found("bands-refused", "error", "{n} image(s) have other bands than wanted", "as said for each", places)
+    return findings_of(
+        "bands-refused", "error", "{n} image(s) have other bands than wanted", "as said for each", places
+    )
 
 
 def _alpha(settings: DataSettings, known: Known) -> list[Finding]:
@@ -70,7 +72,7 @@ def _alpha(settings: DataSettings, known: Known) -> list[Finding]:
     ]
     count = told[0][0] if told else 0
     bands = ",".join(str(band) for band in range(1, count + 1))
-    return found(
+    return findings_of(
         "alpha-dropped",
         "warning",
         "{n} image(s) have an alpha channel that is not the same everywhere, and that is not used",
@@ -83,11 +85,13 @@ def _alpha(settings: DataSettings, known: Known) -> list[Finding]:
 def _pixels(settings: DataSettings, known: Known) -> Iterator[Finding]:
     bad = [Place(path) for path, facts in known if not facts.finite and settings.nodata is None]
     advice = "say with data.nodata what they shall be (data.nodata=0), or remove the images"
-    yield from found("not-finite", "error", "{n} image(s) hold NaN or infinite pixels", advice, bad)
+    yield from findings_of("not-finite", "error", "{n} image(s) hold NaN or infinite pixels", advice, bad)
     flat = [Place(path, f"all pixels are {facts.low:g}") for path, facts in known if facts.is_flat]
-    yield from found("blank", "warning", "{n} image(s) show nothing: all pixels are equal", "remove them", flat)
+    yield from findings_of(
+        "blank", "warning", "{n} image(s) show nothing: all pixels are equal", "remove them", flat
+    )
     other = [Place(path, f"cv2.imread reads it {facts.otherwise}") for path, facts in known if facts.otherwise]
-    yield from found(
+    yield from findings_of(
         "decoders-disagree",
         "info",
         "{n} image(s) are read differently by OpenCV, which many programs read images with",
@@ -102,7 +106,7 @@ def _files(known: Known) -> Iterator[Finding]:
         for path, facts in known
         if facts.info.orientation != 1
     ]
-    yield from found(
+    yield from findings_of(
         "orientation",
         "info",
         "{n} image(s) are turned upright by their EXIF orientation",
@@ -112,13 +116,13 @@ def _files(known: Known) -> Iterator[Finding]:
     several = [
         Place(path, f"{facts.header.pictures} pictures") for path, facts in known if facts.header.pictures > 1
     ]
-    yield from found(
+    yield from findings_of(
         "several-pictures", "info", "{n} file(s) hold several pictures", "the first one is used", several
     )
     strange = [
         Place(path, f"is {facts.header.format}") for path, facts in known if not facts.header.fits(Path(path))
     ]
-    yield from found(
+    yield from findings_of(
         "other-format", "info", "{n} image(s) are of another format than their names say", "rename them", strange
     )
 
@@ -139,7 +143,7 @@ def _mixtures(known: Known) -> Iterator[Finding]:
         advice = "what differs in kind may tell classes apart that look alike: check where these come from"
         if code == "mixed-types":
             advice = "save all images with pixels of one type"
-        yield from found(
+        yield from findings_of(
             code,
             "info" if code == "mixed-bands" else "error",
             f"images have different {name}: {listed}",
@@ -168,7 +172,7 @@ def _sizes(known: Known, window: tuple[int, int] | None) -> Iterator[Finding]:
         if facts.info.size[0] < window[0] or facts.info.size[1] < window[1]
     ]
     text = f"{{n}} image(s) are smaller than the training window of {window[0]}x{window[1]} and will be padded"
-    yield from found("smaller-than-window", "info", text, "a smaller image_size wastes less", small)
+    yield from findings_of("smaller-than-window", "info", text, "a smaller image_size wastes less", small)
 
 
 def _area(size: tuple[int, int]) -> int:
@@ -182,7 +186,7 @@ def _names(paths: Sequence[str]) -> Iterator[Finding]:
     again = [
         Place(several[0], f"also {', '.join(several[1:])}") for several in folders.values() if len(several) > 1
     ]
-    yield from found(
+    yield from findings_of(
         "names-recur",
         "info",
         "{n} file name(s) stand in several folders",
@@ -190,10 +194,10 @@ def _names(paths: Sequence[str]) -> Iterator[Finding]:
         again,
     )
     blank = [Place(path) for path in paths if " " in path]
-    yield from found("blanks-in-paths", "info", "{n} path(s) hold a blank", "quote them in scripts", blank)
+    yield from findings_of("blanks-in-paths", "info", "{n} path(s) hold a blank", "quote them in scripts", blank)
     capital = [Place(path) for path in paths if (ending := PurePosixPath(path).suffix) != ending.lower()]
     if len(capital) < len(paths):
-        yield from found(
+        yield from findings_of(
             "capital-endings",
             "info",
             "{n} file name(s) end in capitals, others do not",

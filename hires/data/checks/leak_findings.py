@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.image_facts import THUMB
 from hires.data.pairs import Pair
 
@@ -39,14 +39,14 @@ def leak_findings(
     similar = [pair for pair in _similar(thumbs, splits, homes) if pair not in known]
     alike = set(near(thumbs, list(thumbs), list(thumbs))) if at_random and len(thumbs) <= _MOST else set()
     return [
-        *found(
+        *findings_of(
             "leak-copy",
             "error",
             "{n} image(s) of one split are copies, pixel by pixel, of images of another",
             "remove them from one of the splits: what was learnt would be evaluated",
             _places(pairs, across, homes),
         ),
-        *found(
+        *findings_of(
             "leak-similar",
             "warning",
             "{n} pair(s) of nearly identical images lie in two splits",
@@ -54,14 +54,14 @@ def leak_findings(
             _places(pairs, similar, homes),
         ),
         *_frames(pairs, homes),
-        *found(
+        *findings_of(
             "copies",
             "warning",
             "{n} image(s) are copies, pixel by pixel, of others",
             "remove the copies: they count twice, and their labels may contradict each other",
             _places(pairs, within, homes),
         ),
-        *found(
+        *findings_of(
             "similar",
             "info",
             "{n} more pair(s) of images are nearly identical; a division at random may part them",
@@ -167,7 +167,7 @@ def _frames(pairs: Sequence[Pair], homes: Mapping[int, set[str]]) -> Iterator[Fi
         for (one, a), (two, b) in pairwise(sorted(frames))
         if two - one <= _NEIGHBOURS and _apart(a, b, homes)
     ]
-    yield from found(
+    yield from findings_of(
         "leak-frames",
         "warning",
         "{n} pair(s) of neighbouring frames, by their names, lie in two splits",

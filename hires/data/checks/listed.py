@@ -10,13 +10,12 @@ import numpy as np
 from hires.data.box_classes import Vocabulary
 from hires.data.box_folder import AnnotatedImages, BoxSettings
 from hires.data.box_objects import Objects
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.listing import Listing, quiet, said
 from hires.data.images import image_info
 from hires.data.pairs import Pair, is_image_name
+from hires.data.splits import SPLITS
 from hires.interfaces import ConfigError, DataError
-
-SPLITS = ("train", "val", "test")
 
 
 class Listed(NamedTuple):
@@ -93,7 +92,7 @@ def _remarks(given: AnnotatedImages, split: str) -> list[Finding]:
     findings: list[Finding] = []
     for one in given.findings:
         places = [Place(name, split) for name in one.names]
-        findings += found(
+        findings += findings_of(
             "label-remark", "warning", f"{{n}} {one.what}", "check the annotations", places, one.number
         )
     return findings

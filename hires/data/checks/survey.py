@@ -32,6 +32,7 @@ from hires.data.mask_folder import MaskFolder
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.data.split_settings import SplitSettings
+from hires.data.splits import SPLITS
 
 Size = tuple[int, int]
 
@@ -137,7 +138,7 @@ def _of_lists(settings: BoxSettings, shown: Shown, progress: Callable[[int, int]
 def _of_any(settings: DataSettings, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
     """Of a reader of someone else's: the images alone."""
     names, splits = dict[str, int](), dict[str, list[int]]()
-    for split in filter(settings.has_split, ("train", "val", "test")):
+    for split in filter(settings.has_split, SPLITS):
         with quiet():
             source = settings.source(split)
         splits[split] = [names.setdefault(source.name(i), len(names)) for i in range(len(source))]
