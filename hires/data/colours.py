@@ -7,18 +7,18 @@ import numpy as np
 
 from hires.data.formats.image_file import naming
 from hires.data.images import mask_bands, opened, rgb_bands
-from hires.interfaces import DataError
+from hires.interfaces import DataError, Window
 
 _BAND = 128  # rows
 
 
-def colour_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
-    """The colours of a mask file, 0xRRGGBB, in bands of at most `rows` rows: (rows, W) uint32, top to bottom.
+def colour_bands(path: str | Path, rows: int, window: Window | None = None) -> Iterator[np.ndarray]:
+    """The colours 0xRRGGBB of a mask file, or a window of it, in bands of at most `rows` rows: (rows, W) uint32.
 
     A palette is resolved, gray is (g, g, g), alpha is dropped. Raises DataError for files that are missing,
     broken or not 8-bit.
     """
-    return map(_packed, rgb_bands(path, rows))
+    return map(_packed, rgb_bands(path, rows, window))
 
 
 def palette_header(path: str | Path) -> tuple[str, bytes] | None:

@@ -91,8 +91,8 @@ def _owned(array: np.ndarray) -> np.ndarray:
     return array if alone and array.flags.writeable else array.copy()
 
 
-def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
-    """Decodes a mask into its raw values, (rows, W) integers, in bands of at most `rows` rows, top to bottom.
+def mask_bands(path: str | Path, rows: int, window: Window | None = None) -> Iterator[np.ndarray]:
+    """Decodes a mask, or a window of it, into its raw values, (rows, W) integers, in bands of at most `rows` rows.
 
     Palettes give their indices. Raises DataError for files that are missing, broken, or have several channels.
     """
@@ -103,10 +103,10 @@ def mask_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
                 f"{path}: a mask has one channel of whole numbers, this file has {_mode(file)}; {colours}"
                 "save it as 8-bit gray or palette"
             )
-        yield from (band[:, :, 0] for band in _bands(path, file, rows))
+        yield from (band[:, :, 0] for band in _bands(path, file, rows, window))
 
 
-def rgb_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
+def rgb_bands(path: str | Path, rows: int, window: Window | None = None) -> Iterator[np.ndarray]:
     """Decodes a mask into its colours, (rows, W, 3) or gray (rows, W, 1) uint8, in bands as `mask_bands` does.
 
     Palettes are resolved. Raises DataError for files that are missing, broken, or not of 8 bits.
@@ -117,17 +117,21 @@ def rgb_bands(path: str | Path, rows: int) -> Iterator[np.ndarray]:
                 f"{path}: data.classes lists colours, which need 8-bit RGB, palette or gray masks, this file has "
                 f"{_mode(file)}; convert it, or list values"
             )
-        yield from (band[:, :, :3] for band in _bands(path, file, rows))
+        yield from (band[:, :, :3] for band in _bands(path, file, rows, window))
 
 
-def _bands(path: str | Path, file: Picture, rows: int) -> Iterator[np.ndarray]:
-    """All pixels in bands of at most `rows` rows; what is decoded together is decoded once."""
-    height, width = upright_size(file.size, file.orientation)
-    turned = file.size != (height, width) or file.orientation > 4  # its strips are columns
-    step = file.rows * -(-rows // file.rows) if file.windowed and not turned else height
-    for top in range(0, height, step):
-        block = _read(path, file, Window(top, 0, min(step, height - top), width))
+def _bands(path: str | Path, file: Picture, rows: int, window: Window | None) -> Iterator[np.ndarray]:
+    """The pixels in bands of at most `rows` rows, top to bottom; what is decoded together is decoded once."""
+    size = upright_size(file.size, file.orientation)
+    top, left, height, width = window or Window(0, 0, *size)
+    turned = file.orientation > 4  # strips are columns
+    step = file.rows * -(-rows // file.rows) if file.windowed and not turned else size[0]
+    bottom = top + height
+    while top < bottom:
+        end = min(bottom, (top // step + 1) * step)
+        block = _read(path, file, Window(top, left, end - top, width))
         yield from (block[start : start + rows] for start in range(0, len(block), rows))
+        top = end
 
 
 def _mode(file: Picture) -> str:
