@@ -30,13 +30,18 @@ class ImageInfo(NamedTuple):
     format: str  # in words for messages: "PNG", "JPEG", "TIFF"
     alpha: int = 0  # further bands that say how opaque a pixel is; `read_image` gives them where asked to
     orientation: int = 1  # of the stored pixels, 1 to 8 as EXIF counts; sizes and pixels come upright
+    rows: int = 1  # that are decoded together where windows are
 
 
 def image_info(path: str | Path) -> ImageInfo:
     """Size, type and bands of an image from its header, without decoding. Raises DataError."""
     with open_picture(path) as file:
         size = upright_size(file.size, file.orientation)
-        return ImageInfo(size, file.dtype, file.bands, file.windowed, file.format, file.alphas, file.orientation)
+        rows = file.rows if file.orientation <= 4 else size[0]  # strips of turned images are columns
+        return ImageInfo(
+            *(size, file.dtype, file.bands, file.windowed),
+            *(file.format, file.alphas, file.orientation, rows),
+        )
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
