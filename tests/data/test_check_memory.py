@@ -7,7 +7,7 @@ import pytest
 import tifffile
 from image_files import noise, save
 
-from hires.data.checks.bands import band_bytes, image_bands, reading_bytes
+from hires.data.checks.bands import block_bytes, image_bands, reading_bytes
 from hires.data.checks.examine import Examiner
 from hires.data.checks.leak_findings import near
 from hires.data.checks.mask_facts import MaskReader
@@ -19,21 +19,31 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize(
-    ("width", "bands", "kind"), [(100_000, 13, np.uint16), (20_000, 3, np.uint8), (9, 1, np.uint8)]
+    ("width", "bands", "kind", "rows"),
+    [
+        (100_000, 13, np.uint16, 256),
+        (20_000, 3, np.uint8, 256),
+        (20_000, 3, np.uint8, 3000),
+        (20_000, 3, np.uint8, 50_000),
+        (9, 1, np.uint8, 1),
+    ],
 )
-def test_bands_of_wide_images_are_low(width, bands, kind):
-    info = ImageInfo((50_000, width), np.dtype(kind), bands, True, "TIFF")
-    assert 0 < band_bytes(info) <= 128 * MIB
-    assert reading_bytes(info) >= 2 * band_bytes(info)
+def test_blocks_of_images_are_bounded_and_counted(width, bands, kind, rows):
+    """However wide they are, and however many rows are decoded together."""
+    info = ImageInfo((50_000, width), np.dtype(kind), bands, True, "TIFF", rows=rows)
+    assert 0 < block_bytes(info) <= 256 * MIB
+    assert reading_bytes(info) >= block_bytes(info) + min(50_000 * width, 2 * 32 * MIB)
+    assert reading_bytes(info) < 512 * MIB
 
 
-@pytest.mark.parametrize("tile", [None, (64, 64)])
-def test_bands_are_the_image(tmp_path, tile):
+@pytest.mark.parametrize(("tile", "rows"), [(None, [1398, 102]), ((64, 64), [1398, 10, 92])])
+def test_bands_are_the_image(tmp_path, tile, rows):
+    """In blocks of whole tiles, which are handed on in bands of 32 MiB at most."""
     pixels = np.random.default_rng(0).integers(0, 9999, (1500, 300, 40), np.uint16)
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, pixels, photometric="minisblack", planarconfig="contig", tile=tile)
     bands = list(image_bands(path, image_info(path)))
-    assert [len(band) for band in bands] == [1280, 220]
+    assert [len(band) for band in bands] == rows
     np.testing.assert_array_equal(np.concatenate(bands), pixels)
 
 
