@@ -2,7 +2,7 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -129,9 +129,8 @@ class PairedBoxes(BoxSettings):
         pairs = self.pairs()
         members = self.members(split, pairs)
         broken = self._broken(pairs) if self.on_error == "skip" else {}
+        self._tell(broken, members, split)
         pairs, members = ([pair for pair in listed if pair.key not in broken] for listed in (pairs, members))
-        if not members:
-            raise DataError(f"{root}: no image of {split!r} can be used; the first: {next(iter(broken.values()))}")
         images = found(root, [pair.image for pair in members])
         objects, vocabulary, findings, segments = self.parsed(pairs, members, images)
         bare = np.array([index for index, pair in enumerate(members) if not pair.truth], np.int64)
@@ -141,7 +140,7 @@ class PairedBoxes(BoxSettings):
         return AnnotatedImages(images, objects, vocabulary, places, segments, (*negatives, *findings))
 
     def _broken(self, pairs: Sequence[Pair]) -> dict[str, str]:
-        """What is wrong with the files of pairs that cannot be read, by their keys; each is told."""
+        """What is wrong with the files of pairs that cannot be read, by their keys."""
         root, broken = self.root_path(), dict[str, str]()
         for pair in pairs:
             try:
@@ -151,9 +150,19 @@ class PairedBoxes(BoxSettings):
             try:
                 self.parsed([pair], [pair], images)
             except DataError as error:
-                log.warning("%s; left out by data.on_error=skip", error)
                 broken[pair.key] = str(error)
         return broken
+
+    def _tell(self, broken: Mapping[str, str], members: Sequence[Pair], split: str) -> None:
+        """Warns of what is broken of a split, once. Raises DataError where that is more than half, as of images."""
+        told = [broken[pair.key] for pair in members if pair.key in broken]
+        for problem in told:
+            log.warning("%s; left out of %s, by data.on_error=skip", problem, split)
+        if len(told) > len(members) / 2:
+            raise DataError(
+                f"{self.root_path()}: of the labels of {len(members)} images of split {split!r} {len(told)} cannot "
+                f"be read, the first: {told[0]}; data.on_error=skip takes at most half of them for broken"
+            )
 
     @abstractmethod
     def pairs(self) -> list[Pair]:

@@ -113,7 +113,7 @@ def test_broken_shapes_are_named_and_their_neighbours_count(folder, boxes, entry
         boxes(splits={}).source("train")
     sound = boxes(splits={}, on_error="skip").source("train")
     assert [sound.name(index) for index in range(len(sound))] == ["b/a.png"]
-    with pytest.raises(DataError, match=f"no image of 'train' can be used; the first: .*{problem}"):
+    with pytest.raises(DataError, match=f"of split 'train' 1 cannot be read, the first: .*{problem}"):
         boxes(on_error="skip").source("train")
 
 
