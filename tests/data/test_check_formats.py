@@ -92,18 +92,21 @@ def test_geojson(tmp_path):
     here = polygon(square(500_005.0, 4_999_995.0, 6.0))
     crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32633"}}
     geojson(tmp_path / "all.geojson", feature(here, kind="tree"), crs=crs)
-    result = surveyed(
-        GeoBoxes(
-            root=str(tmp_path),
-            images="images/*.tif",
-            annotations="all.geojson",
-            class_property="kind",
-            splits={"val": "images/east.tif"},
-            cache_gib=0,
-            workers=0,
-        )
+    settings = GeoBoxes(
+        root=str(tmp_path),
+        images="images/*.tif",
+        annotations="all.geojson",
+        class_property="kind",
+        splits={"val": "images/east.tif"},
+        cache_gib=0,
+        workers=0,
     )
+    result = surveyed(settings)
     assert counts(result) == {"tree": {"train": 1, "val": 0}}
+    write(tmp_path / "all.geojson", "{")
+    broken = codes(surveyed(settings))
+    assert set(broken) == {"unreadable-label"}
+    assert [place.file for place in broken["unreadable-label"].places] == ["all.geojson"]
 
 
 def test_masks_from_coco(tmp_path):

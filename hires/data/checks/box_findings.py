@@ -17,7 +17,8 @@ _MANY = 0.05  # share of boxes that are wrong from which on all are probably mis
 def label_findings(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate) -> list[Finding]:
     """What is wrong with label files."""
     both = list(zip(pairs, records, strict=True))
-    broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
+    told = (Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem)
+    broken = list(dict.fromkeys(told))  # one file may be of many images
     known = [(pair, record.boxes) for pair, record in both if record.boxes is not None]
     remarks = dict.fromkeys(remark for _, facts in known for remark in facts.remarks)
     foreign = [Place(pair.truth) for pair, facts in known if facts.foreign]
