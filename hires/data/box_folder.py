@@ -154,14 +154,14 @@ class PairedBoxes(BoxSettings):
         return broken
 
     def _tell(self, broken: Mapping[str, str], members: Sequence[Pair], split: str) -> None:
-        """Warns of what is broken of a split, once. Raises DataError where that is more than half, as of images."""
+        """Warns of what is broken of a split, once. Raises DataError for more than half, as of images."""
         told = [broken[pair.key] for pair in members if pair.key in broken]
         for problem in told:
             log.warning("%s; left out of %s, by data.on_error=skip", problem, split)
         if len(told) > len(members) / 2:
             raise DataError(
-                f"{self.root_path()}: of the labels of {len(members)} images of split {split!r} {len(told)} cannot "
-                f"be read, the first: {told[0]}; data.on_error=skip takes at most half of them for broken"
+                f"{self.root_path()}: of the labels of {len(members)} images of split {split!r} {len(told)} "
+                f"cannot be read, the first: {told[0]}; data.on_error=skip takes at most half of them for broken"
             )
 
     @abstractmethod
