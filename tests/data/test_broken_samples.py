@@ -32,7 +32,7 @@ def damaged(folder):
 
 def dataset(settings, kind=WindowDataset, focus=0.5, **changes):
     made = settings(**{"on_error": "skip", **changes})
-    return kind(made.source("train"), (16, 16), WindowSettings(focus=focus), Augment(), 3, skip=True)
+    return kind(made.source("train"), (16, 16), WindowSettings(focus=focus), Augment(), 3)
 
 
 def runs(data, workers=0):
@@ -61,7 +61,7 @@ def test_others_stand_in_the_same_ones_whatever_the_workers(damaged, settings, k
 
 def test_whole_samples_are_what_they_are_without_broken_ones(damaged, settings):
     skipping = dataset(settings)
-    plain = WindowDataset(skipping.source, (16, 16), WindowSettings(), Augment(), 3)
+    plain = WindowDataset(settings().source("train"), (16, 16), WindowSettings(), Augment(), 3)
     for index in range(20):
         sample = skipping[0, index]
         if not sample.skipped:
