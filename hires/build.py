@@ -13,6 +13,7 @@ from rich.console import Console
 
 from hires import runs
 from hires.data.pixel_statistics import assumed, check_type, normalization_of
+from hires.data.splits import SPLITS
 from hires.engine.checkpointer import read, weights
 from hires.engine.display import Display, class_table, log_beside, log_to, show_metrics
 from hires.engine.fabric import make_fabric
@@ -139,7 +140,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     run_dir = runs.existing_run(cfg.run)
     recipe = read_recipe(runs.with_given(runs.load_config(run_dir), cfg))
     if not recipe.data.has_split(cfg.split):
-        named = ", ".join(split for split in ("train", "val", "test") if recipe.data.has_split(split))
+        named = ", ".join(split for split in SPLITS if recipe.data.has_split(split))
         raise ConfigError(f"split: got {cfg.split}, but the data of the run has images for {named} only")
     source = recipe.data.source(cfg.split)
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)

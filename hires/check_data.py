@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from hires import runs
 from hires.data.checks.finding import SEVERITIES, Finding
 from hires.data.checks.survey import Shown, Survey, survey
+from hires.data.splits import SPLITS
 from hires.engine.display import log_to
 from hires.engine.files import write_json, write_text
 from hires.interfaces import DataError
@@ -85,8 +86,7 @@ def described(recipe: Recipe, seen: Survey, chosen: list[Proposal]) -> dict[str,
 
 
 def _rank(split: str) -> tuple[int, str]:
-    usual = ("train", "val", "test")
-    return usual.index(split) if split in usual else len(usual), split
+    return SPLITS.index(split) if split in SPLITS else len(SPLITS), split
 
 
 def _finding(one: Finding) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def make_task(
     check_multiple(f"evaluation.{recipe.window_key}", recipe.window, network.stride)
     network.check(recipe.trials(training is not None))
     task = recipe.task.build(network, count, training)
-    if normalization is not None and normalization.method != "dtype":
+    if normalization is not None:
         task.normalize.use(normalization)
     return task
 

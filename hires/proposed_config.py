@@ -1,6 +1,7 @@
 """Proposals as a file that Hydra reads as an experiment: what was asked for, with what is proposed."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -23,7 +24,7 @@ Tree = dict[str, Any]
 
 def command_for(run_dir: Path) -> str:
     """How to train with the file that lies in a run directory."""
-    return f"hires train --config-dir {run_dir} experiment=proposed"
+    return f"hires train --config-dir {shlex.quote(str(run_dir))} experiment=proposed"
 
 
 def proposed_text(cfg: DictConfig, run_dir: Path, chosen: Sequence[Proposal]) -> str:

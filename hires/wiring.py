@@ -88,10 +88,10 @@ def make_clip(recipe: Recipe, learner: Learner) -> Callable[[], Any]:
 def make_dataset(recipe: Recipe, source: Any, normalization: Normalization) -> TrainingDataset:
     """The training samples of a source: windows, or whole images resized. Raises ConfigError for transforms."""
     data, augment = recipe.data, recipe.augmentation.of(normalization)
-    settings, skip = (source, recipe.image_size, data.window, augment, recipe.top.seed), data.on_error == "skip"
+    settings = (source, recipe.image_size, data.window, augment, recipe.top.seed)
     if data.fit == "resize":
-        return ResizeDataset(*settings, padding=recipe.task.padding, skip=skip)
-    return WindowDataset(*settings, scale=data.scale, padding=recipe.task.padding, mosaic=data.mosaic, skip=skip)
+        return ResizeDataset(*settings, padding=recipe.task.padding)
+    return WindowDataset(*settings, scale=data.scale, padding=recipe.task.padding, mosaic=data.mosaic)
 
 
 def make_batches(dataset: TrainingDataset, sampler: StepSampler, recipe: Recipe, fabric: Fabric) -> StepLoader:

@@ -16,7 +16,7 @@ _SMALLEST = 1e-3  # pixels: boxes of a shorter side have no area
 _ROUNDING = 0.01  # pixels over the border that are an effect of rounded shares
 
 
-class Finding(NamedTuple):
+class Remark(NamedTuple):
     """Something that is wrong in several files."""
 
     what: str
@@ -38,7 +38,7 @@ class Problems(NamedTuple):
 
 def cleaned(
     objects: Objects, images: Images, masks: np.ndarray | None = None
-) -> tuple[Objects, np.ndarray, list[Finding]]:
+) -> tuple[Objects, np.ndarray, list[Remark]]:
     """Objects whose boxes lie in their image and have an area, which of the given ones they are, and findings.
 
     Boxes that leave the image are clipped; those without area, before or after that, and exact repetitions
@@ -52,7 +52,7 @@ def cleaned(
         "box(es) reach beyond their image and are clipped": wrong.leaving,
         "box(es) repeat another and are left out": wrong.repeated,
     }
-    findings = [finding(what, objects.images[which], images) for what, which in kinds.items() if which.any()]
+    findings = [remark(what, objects.images[which], images) for what, which in kinds.items() if which.any()]
     which = np.flatnonzero(~(wrong.flat | wrong.outside | wrong.repeated))
     return objects._replace(boxes=clipped).take(which), which, findings
 
@@ -83,14 +83,14 @@ def _is_first(objects: Objects, among: np.ndarray, masks: np.ndarray | None) -> 
     return first
 
 
-def finding(what: str, where: np.ndarray, images: Images) -> Finding:
+def remark(what: str, where: np.ndarray, images: Images) -> Remark:
     """What is wrong in the images of some indices, which may repeat."""
-    return Finding(what, len(where), [images.paths[index] for index in dict.fromkeys(where.tolist())])
+    return Remark(what, len(where), [images.paths[index] for index in dict.fromkeys(where.tolist())])
 
 
-def sizes_that_differ(stated: Sequence[tuple[int, int] | None], images: Images) -> tuple[Finding, ...]:
+def sizes_that_differ(stated: Sequence[tuple[int, int] | None], images: Images) -> tuple[Remark, ...]:
     """What is wrong with the (height, width) that annotations state of each image, if they do."""
     sizes = map(tuple, images.sizes.tolist())
     wrong = [i for i, (said, size) in enumerate(zip(stated, sizes, strict=True)) if said and said != size]
     what = "image(s) have another size than their annotations say, whose boxes are taken as they are"
-    return (finding(what, np.array(wrong), images),) if wrong else ()
+    return (remark(what, np.array(wrong), images),) if wrong else ()

@@ -2,14 +2,14 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hires.data.box_checks import Finding, cleaned, finding
+from hires.data.box_checks import Remark, cleaned, remark
 from hires.data.box_classes import BoxClasses, Given, Table, Vocabulary
 from hires.data.box_objects import Images, Objects, found
 from hires.data.box_source import BoxSource
@@ -29,7 +29,7 @@ class AnnotatedImages(NamedTuple):
     vocabulary: Vocabulary
     places: Sequence[str]  # for every image the annotation file, for messages
     segments: Segments | None = None  # of the objects, in their order
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
 
 
 class Parsed(NamedTuple):
@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
 
     objects: Objects  # `classes` are numbers of the vocabulary
     vocabulary: Vocabulary
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Remark, ...] = ()
     segments: Segments | None = None  # of the objects, in their order
 
 
@@ -48,7 +48,7 @@ class Labelled(NamedTuple):
     objects: Objects  # `classes` are class indices, -1 of ignored objects of no class
     classes: BoxClasses
     segments: Segments | None
-    findings: list[Finding]
+    findings: list[Remark]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +99,12 @@ class BoxSettings(SplitSettings):
         segments = segments.take(which) if segments else None
         return Labelled(given.images, objects, classes, segments, [*given.findings, *others, *findings])
 
-    def _others(self, given: AnnotatedImages, listed: np.ndarray) -> list[Finding]:
+    def _others(self, given: AnnotatedImages, listed: np.ndarray) -> list[Remark]:
         """What is told of objects of unlisted classes."""
         homes = given.objects.images[~listed]
         fate = "ignored" if self.unlisted == "ignore" else "left out"
         what = f"object(s) of classes that data.classes does not list are {fate}"
-        return [finding(what, homes, given.images)] if len(homes) else []
+        return [remark(what, homes, given.images)] if len(homes) else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,19 +129,18 @@ class PairedBoxes(BoxSettings):
         pairs = self.pairs()
         members = self.members(split, pairs)
         broken = self._broken(pairs) if self.on_error == "skip" else {}
+        self._tell(broken, members, split)
         pairs, members = ([pair for pair in listed if pair.key not in broken] for listed in (pairs, members))
-        if not members:
-            raise DataError(f"{root}: no image of {split!r} can be used; the first: {next(iter(broken.values()))}")
         images = found(root, [pair.image for pair in members])
         objects, vocabulary, findings, segments = self.parsed(pairs, members, images)
         bare = np.array([index for index, pair in enumerate(members) if not pair.truth], np.int64)
         what = "image(s) without annotation file are taken for images without objects"
-        negatives = (finding(what, bare, images),) if len(bare) else ()
+        negatives = (remark(what, bare, images),) if len(bare) else ()
         places = [str(root / pair.truth) for pair in members]
         return AnnotatedImages(images, objects, vocabulary, places, segments, (*negatives, *findings))
 
     def _broken(self, pairs: Sequence[Pair]) -> dict[str, str]:
-        """What is wrong with the files of pairs that cannot be read, by their keys; each is told."""
+        """What is wrong with the files of pairs that cannot be read, by their keys."""
         root, broken = self.root_path(), dict[str, str]()
         for pair in pairs:
             try:
@@ -151,9 +150,19 @@ class PairedBoxes(BoxSettings):
             try:
                 self.parsed([pair], [pair], images)
             except DataError as error:
-                log.warning("%s; left out by data.on_error=skip", error)
                 broken[pair.key] = str(error)
         return broken
+
+    def _tell(self, broken: Mapping[str, str], members: Sequence[Pair], split: str) -> None:
+        """Warns of what is broken of a split, once. Raises DataError for more than half, as of images."""
+        told = [broken[pair.key] for pair in members if pair.key in broken]
+        for problem in told:
+            log.warning("%s; left out of %s, by data.on_error=skip", problem, split)
+        if len(told) > len(members) / 2:
+            raise DataError(
+                f"{self.root_path()}: of the labels of {len(members)} images of split {split!r} {len(told)} "
+                f"cannot be read, the first: {told[0]}; data.on_error=skip takes at most half of them for broken"
+            )
 
     @abstractmethod
     def pairs(self) -> list[Pair]:

@@ -11,11 +11,9 @@ from typing import ClassVar
 from hires.data.box_folder import BoxSettings
 from hires.data.folds import group_names
 from hires.data.pairs import Pair, some
-from hires.data.splits import check_leaks
+from hires.data.splits import SPLITS, check_leaks
 from hires.interfaces import ConfigError, DataError
 from hires.settings import SettingError
-
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +87,16 @@ def path_below(name: str, folder: str, root: Path) -> str:
     if name.startswith("/"):
         for top in (os.path.abspath(root), os.path.realpath(root)):
             inside = posixpath.relpath(posixpath.normpath(name), top.replace(os.sep, "/"))
-            if not inside.startswith("../"):
+            if not _is_outside(inside):
                 return inside
     joined = posixpath.normpath(posixpath.join(folder, name))
-    if joined.startswith(("/", "../")):
+    if joined.startswith("/") or _is_outside(joined):
         raise ValueError(f"{name!r}, outside of the data set; set data.images to its folder")
     return joined
+
+
+def _is_outside(path: str) -> bool:
+    return path == ".." or path.startswith("../")
 
 
 def _check_there(root: Path, file: Path, paths: Sequence[str]) -> None:

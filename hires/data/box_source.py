@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hires.data.box_checks import Finding
+from hires.data.box_checks import Remark
 from hires.data.box_classes import BoxClasses
 from hires.data.box_objects import Images, Objects
 from hires.data.box_targets import BoxTargets
@@ -35,7 +35,7 @@ class BoxSource(FileSource):
         rules: PixelRules,
         cache: NoCache,
         segments: Segments | None = None,
-        findings: Sequence[Finding] = (),
+        findings: Sequence[Remark] = (),
     ):
         super().__init__(root, images.paths, rules, cache, images.sizes)
         self.classes, self.category_ids = classes.names, classes.ids
@@ -82,8 +82,8 @@ class BoxSource(FileSource):
 
     def report(self) -> None:
         """Says once what was put right, and which classes no object has."""
-        for finding in self._findings:
-            finding.warn(self.root)
+        for remark in self._findings:
+            remark.warn(self.root)
         counts = np.bincount(self._labels[~self._ignored], minlength=len(self.classes))
         unused = [name for name, count in zip(self.classes, counts, strict=True) if not count]
         if unused:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import os
 import tempfile
 import time
@@ -37,7 +38,7 @@ class DecodedCache(NoCache):
 
     def __init__(self, folder: str | Path, gib: float):
         self.folder, self.budget = Path(folder).expanduser(), int(gib * 2**30)
-        self._writes = True
+        self._writes, self._refused = True, math.inf  # the fewest bytes for which there was no room
 
     def load(self, path: Path, decode: Decode, variant: str = "") -> np.ndarray:
         """The decoded file: a read-only memory map, or the array itself where it could not be kept.
@@ -60,7 +61,7 @@ class DecodedCache(NoCache):
         try:
             if self._entry(path, variant).exists():
                 return True
-            if not self._writes or count > self.budget:
+            if not self._writes:
                 return False
             self.folder.mkdir(parents=True, exist_ok=True)
             return self._has_room(count)
@@ -79,18 +80,25 @@ class DecodedCache(NoCache):
                 return False
             _write_whole(entry, array)
         except OSError as error:
-            self._stop(logging.WARNING, f"cannot be written ({error.strerror or error}): going on without it")
+            self._writes = False
+            self._tell(logging.WARNING, f"cannot be written ({error.strerror or error}): going on without it")
             return False
         return True
 
     def _has_room(self, count: int) -> bool:
+        if count >= self._refused:  # what is smaller may still find room; looking takes a while
+            return False
         if _folder_bytes(self.folder) + count <= self.budget:
             return True
-        self._stop(logging.INFO, "is full: decoding the rest each time; raise data.cache_gib or empty it")
+        self._refuse(count)
         return False
 
-    def _stop(self, level: int, why: str) -> None:
-        self._writes = False
+    def _refuse(self, count: int) -> None:
+        if self._refused == math.inf:
+            self._tell(logging.INFO, "is full: decoding the rest each time; raise data.cache_gib or empty it")
+        self._refused = count
+
+    def _tell(self, level: int, why: str) -> None:
         log.log(level, "cache %s (%.1f GiB) %s", self.folder, self.budget / 2**30, why)
 
 

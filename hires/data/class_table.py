@@ -9,7 +9,7 @@ import numpy as np
 from hires.data.class_values import HIGHEST, ClassValues, Given, Value, colour_text
 from hires.data.colours import colour_bands
 from hires.data.images import mask_bands
-from hires.interfaces import IGNORE, DataError
+from hires.interfaces import IGNORE, DataError, Window
 from hires.settings import SettingError
 
 _SHOWN = 5
@@ -57,10 +57,10 @@ class ClassTable:
         """Indices of the classes with values that are bound to a folder."""
         return [index for index, folders in enumerate(self._bound) if folder and folder in folders]
 
-    def read(self, path: Path, folder: str = "") -> np.ndarray:
-        """A mask file as `map` gives it. Raises DataError."""
+    def read(self, path: Path, folder: str = "", window: Window | None = None) -> np.ndarray:
+        """A mask file, or a window of it, as `map` gives it. Raises DataError."""
         bands = colour_bands if self.is_colour else mask_bands
-        return self._map(bands(path, _BAND), path, folder)
+        return self._map(bands(path, _BAND, window), path, folder)
 
     def map(self, mask: np.ndarray, path: Path, folder: str = "") -> np.ndarray:
         """Raw values, or colours 0xRRGGBB, (H, W), as classes or IGNORE, uint8. Raises DataError naming `path`.
@@ -132,4 +132,5 @@ def _meanings(values: ClassValues) -> dict[Value, int]:
 def _clipped(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "u" and values.itemsize <= 2:
         return values
-    return np.where((values < 0) | (values > HIGHEST), HIGHEST + 1, values)
+    wide = values.astype(np.int64)  # of narrow ones HIGHEST + 1 would be no value
+    return np.where((wide < 0) | (wide > HIGHEST), HIGHEST + 1, wide)

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.random import Generator
 
 from hires.data import demo_textures as textures
+from hires.data.splits import SPLITS
 from hires.interfaces import DataError
 from hires.settings import Bounds, Settings
 
 CLASSES = ("background", "scratch", "pit", "stain")
-SPLITS = ("train", "val", "test")
 GENERATOR = "hires.data.demo"
 VERSION = 1
 """Raise it with every change to what the generator draws or writes: old folders are then replaced."""

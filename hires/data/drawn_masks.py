@@ -8,6 +8,7 @@ import numpy as np
 
 from hires.data.box_folder import BoxSettings, Labelled
 from hires.data.cache import NoCache
+from hires.data.file_source import cropped
 from hires.data.mask_source import MaskedImages
 from hires.data.pixels import PixelRules
 from hires.data.segments import Segments
@@ -49,24 +50,28 @@ class PaintedMasks(MaskedImages):
         self._offsets = np.searchsorted(read.objects.images, np.arange(len(self) + 1))
         self._prints = np.array([self._fingerprint(index) for index in range(len(self))])
 
-    def mask(self, index: int) -> np.ndarray:
+    def mask(self, index: int, window: Window | None = None) -> np.ndarray:
         path, variant = self.root / self.name(index), f"painted {self._prints[index]}"
-        return self._cache.load(path, lambda _: self._painted(index), variant)
+        whole = Window(0, 0, *self.size(index))
+        if window is not None and not self._cache.takes(path, whole.height * whole.width, variant):
+            return self._painted(index, window)
+        mask = self._cache.load(path, lambda _: self._painted(index, whole), variant)
+        return mask if window is None else cropped(mask, window)
 
     def report(self) -> None:
         """Says once what was put right, or left out."""
-        for finding in self._findings:
-            finding.warn(self.root)
+        for remark in self._findings:
+            remark.warn(self.root)
 
     def _rows(self, index: int) -> np.ndarray:
         return np.arange(self._offsets[index], self._offsets[index + 1])
 
-    def _painted(self, index: int) -> np.ndarray:
-        height, width = self.size(index)
+    def _painted(self, index: int, window: Window) -> np.ndarray:
+        top, first, height, width = window
         mask = np.full((height, width), self.paint.ground, np.uint8)
         step = max(1, _STRIP // height)  # run lengths go column by column
         for left in range(0, width, step):
-            strip = Window(0, left, height, min(step, width - left))
+            strip = Window(top, first + left, height, min(step, width - left))
             for row in self._rows(index):
                 y, x, inside = self._segments.masks(np.array([row]), strip)[0]
                 part = mask[y : y + inside.shape[0], left + x : left + x + inside.shape[1]]

@@ -1,7 +1,7 @@
 """The images of one split as files: their names, sizes, types and pixels."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class FileSource:
         # arrays, not lists: worker processes share their pages, and counting references copies none
         self._images = np.array(images)
         self._sizes = np.zeros((len(images), 2), np.int64) if sizes is None else sizes
-        self._kinds = np.zeros(len(images), [("bands", "i4"), ("windowed", "?")])
+        self._kinds = np.zeros(len(images), [("bands", "i4"), ("alpha", "?"), ("windowed", "?"), ("torn", "?")])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -94,16 +94,27 @@ class FileSource:
             image: Any = WindowedImage(partial(self.pixels, index), shape, self.dtype, LARGE)
             return image
         if window is not None and self._by_windows(index):
-            image = read_image(path, window)
+            image = self._reader(index)(path, window)
         else:
-            image = self._cache.load(path, read_image)
-            image = image if window is None else cropped(image, window)
+            image = self._cached(index, window)
         if image.dtype != self.dtype:
             raise DataError(
                 f"{path}: has {image.dtype} pixels, but {self.path(0)} has {self.dtype}; save all images of a "
                 "data set with pixels of one type"
             )
         return self.rules.shown(image, path)
+
+    def _cached(self, index: int, window: Window | None) -> np.ndarray:
+        path, read = self.path(index), self._reader(index)
+        try:
+            image = self._cache.load(path, read, self._variant(index))
+        except DataError:
+            if window is None or not self._kind(index)["windowed"]:
+                raise
+            # windows beside the damage are what they are without a cache
+            self._kinds[index]["torn"] = True
+            return read(path, window)
+        return image if window is None else cropped(image, window)
 
     def some_pixels(self, index: int, most: int) -> np.ndarray:
         """About `most` pixels (n, C) at most, evenly from all over an image, always the same. Raises DataError."""
@@ -123,19 +134,31 @@ class FileSource:
         """
         if not self._kind(index)["windowed"]:
             return False
-        return self._is_large(index) or not self._cache.takes(self.path(index), self._bytes(index))
+        if self._kind(index)["torn"]:
+            return True
+        return self._is_large(index) or not self._cache.takes(
+            self.path(index), self._bytes(index), self._variant(index)
+        )
 
     def _is_large(self, index: int) -> bool:
         return bool(self._kind(index)["windowed"]) and self._bytes(index) > LARGE
 
+    def _reader(self, index: int) -> Callable[..., np.ndarray]:
+        return partial(read_image, alpha=True) if self._kind(index)["alpha"] else read_image
+
+    def _variant(self, index: int) -> str:
+        return "alpha" if self._kind(index)["alpha"] else ""
+
     def _bytes(self, index: int) -> int:
-        """Of all bands of an image."""
+        """Of all bands of an image that are read."""
         return math.prod(self.size(index)) * int(self._kind(index)["bands"]) * self.dtype.itemsize
 
     def _kind(self, index: int) -> np.void:
         if not self._kinds[index]["bands"]:
             info = image_info(self.path(index))
-            self._kinds[index] = (info.bands, info.windowed)
+            alpha = self.rules.bands is not None and info.bands < max(self.rules.bands)
+            bands = info.bands + (info.alpha if alpha else 0)
+            self._kinds[index] = (bands, alpha and info.alpha > 0, info.windowed, False)
         kind: np.void = self._kinds[index]
         return kind
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hires.data.box_checks import Finding, finding
+from hires.data.box_checks import Remark, remark
 from hires.data.box_classes import Given, Table, Vocabulary
 from hires.data.box_folder import AnnotatedImages, PairedBoxes, Parsed, WithInstances
 from hires.data.box_objects import Images, made
@@ -110,7 +110,7 @@ def _features(path: Path, stamp: tuple[int, int], class_property: str | None, on
     return GeoFeatures(path, read_geojson(path, class_property, one_class))
 
 
-def _left_out(files: Mapping[str, GeoFeatures], members: Sequence[Pair], images: Images) -> tuple[Finding, ...]:
+def _left_out(files: Mapping[str, GeoFeatures], members: Sequence[Pair], images: Images) -> tuple[Remark, ...]:
     """What files have besides polygons, told with the first image of each file."""
     firsts = {pair.truth: index for index, pair in reversed(list(enumerate(members)))}
     kinds = sorted({kind for one in files.values() for kind in one.file.left_out})
@@ -118,5 +118,5 @@ def _left_out(files: Mapping[str, GeoFeatures], members: Sequence[Pair], images:
     for kind in kinds:
         counts = [(firsts[truth], one.file.left_out[kind]) for truth, one in files.items() if truth in firsts]
         homes = np.repeat(*np.array(counts, np.int64).T)
-        findings.append(finding(f"feature(s) of type {kind} have no area and are left out", homes, images))
+        findings.append(remark(f"feature(s) of type {kind} have no area and are left out", homes, images))
     return tuple(one for one in findings if one.number)

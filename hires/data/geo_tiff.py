@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import tifffile
 
+from hires.data.formats.tiff import tiff_tags
 from hires.data.images import image_size
 from hires.interfaces import DataError
 
@@ -55,14 +55,9 @@ def read_georeference(path: Path) -> Georeference:
 
 def _tags(path: Path) -> dict[int, Any]:
     try:
-        with tifffile.TiffFile(path) as file:
-            tags = file.pages.first.tags
-            wanted = (_SCALE, _TIEPOINTS, _TRANSFORMATION, _KEYS, _ORIENTATION)
-            return {code: tags[code].value for code in wanted if code in tags}
-    except Exception as error:  # of many kinds, where a file is broken
-        raise DataError(
-            f"{path}: cannot be read as a GeoTIFF ({type(error).__name__}: {error}); its GeoJSON needs one"
-        ) from None
+        return tiff_tags(path, (_SCALE, _TIEPOINTS, _TRANSFORMATION, _KEYS, _ORIENTATION))
+    except DataError:
+        raise DataError(f"{path}: cannot be read as a GeoTIFF; its GeoJSON needs one") from None
 
 
 def _to_map(path: Path, tags: dict[int, Any]) -> np.ndarray:

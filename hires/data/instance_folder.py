@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from hires.data.box_checks import finding
+from hires.data.box_checks import remark
 from hires.data.box_classes import Table, Vocabulary
 from hires.data.box_folder import PairedBoxes, Parsed, WithInstances
 from hires.data.box_objects import Images, Objects
@@ -76,7 +76,7 @@ class InstanceFolder(WithInstances, PairedBoxes):
         return Parsed(
             objects,
             Vocabulary({}, complete=False),
-            (finding(what, small, images),) if len(small) else (),
+            (remark(what, small, images),) if len(small) else (),
             Segments(segments) if self.wants_masks() else None,
         )
 

@@ -100,8 +100,7 @@ def _whole(bands: Iterator[np.ndarray], size: tuple[int, int]) -> np.ndarray:
     """(H, W) of bands, without holding them twice."""
     whole, top = np.zeros(size, np.uint8), 0
     for band in bands:
-        if band.dtype.itemsize > whole.dtype.itemsize:
-            whole = whole.astype(band.dtype)
+        whole = whole.astype(np.result_type(whole, band), copy=False)
         whole[top : top + len(band)] = band
         top += len(band)
     return whole

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hires.data.box_checks import Finding, finding, sizes_that_differ
+from hires.data.box_checks import Remark, remark, sizes_that_differ
 from hires.data.box_classes import Given, Table, Vocabulary
 from hires.data.box_folder import PairedBoxes, Parsed, WithInstances
 from hires.data.box_objects import Images, made
@@ -67,12 +67,12 @@ class LabelmeMasks(DrawnMasks, LabelmeShapes):
     """Masks of classes, painted of the shapes of labelme's files."""
 
 
-def _left_out(files: Sequence[LabelmeFile], images: Images) -> list[Finding]:
+def _left_out(files: Sequence[LabelmeFile], images: Images) -> list[Remark]:
     kinds = Counter[str]()
     for file in files:
         kinds.update(file.left_out)
     return [
-        finding(
+        remark(
             f"shape(s) of type {kind} have no outline and are left out",
             np.repeat(np.arange(len(files)), [file.left_out[kind] for file in files]),
             images,

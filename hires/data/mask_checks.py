@@ -24,7 +24,7 @@ def warn_of_palettes(root: Path, masks: Iterable[str], cache: NoCache) -> None:
 
     Reads headers only, unless their palettes differ; what they differ in may be used nowhere.
     """
-    headers = {path: header for path in masks if (header := _header(root / path)) is not None}
+    headers = {path: header for path in masks if (header := palette_header(root / path)) is not None}
     if len(set(headers.values())) < 2:
         return
     seen: dict[int, tuple[int, str]] = {}
@@ -62,13 +62,6 @@ def shows(mask: np.ndarray, classes: Iterable[int], multilabel: bool) -> bool:
     wanted = list(classes)
     bands = (mask[top : top + _BAND] for top in range(0, len(mask), _BAND))
     return any(holds(band, index, multilabel).any() for band in bands for index in wanted)
-
-
-def _header(path: Path) -> tuple[str, bytes] | None:
-    try:
-        return palette_header(path)
-    except DataError:
-        return None  # told when the mask is read: good masks beside it count
 
 
 def _used(path: Path, cache: NoCache) -> list[list[int]]:

@@ -16,8 +16,10 @@ _WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]")
 _SHOWN = 5  # names in an error message
 IMAGE_ENDINGS = frozenset(
     (
-        *(".bmp", ".dib", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".mpo", ".pbm", ".pgm"),
-        *(".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+        *(".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".webp"),
+        *(".j2c", ".j2k", ".jp2", ".jpc", ".jpf", ".jpx", ".pam", ".pbm", ".pfm", ".pgm", ".pnm", ".ppm"),
+        *(".btf", ".gtiff", ".tf8", ".tif", ".tiff", ".dcm", ".dicom", ".npy"),
+        *(".bif", ".czi", ".mrxs", ".ndpi", ".scn", ".svs", ".svslide", ".vms", ".vmu"),
     )
 )
 

@@ -79,11 +79,12 @@ def check_type(source: Any, normalization: Normalization) -> None:
 def pixel_statistics(source: Any, settings: DataSettings) -> PixelStatistics:
     """Statistics of about `statistics_pixels` pixels of every image, always the same ones, one image at a time.
 
-    Pixels of the value `nodata` do not count. Moments are merged as by Chan et al. 1979; percentiles are those of
-    a sample that is thinned out so that memory does not grow with the number of images.
+    A channel's value `nodata` does not count, whatever the others of the pixel are. Moments are merged as by Chan
+    et al. 1979; percentiles are those of a sample that is thinned out so that memory does not grow with the number
+    of images.
     """
     log.info("Looking at the pixels of %d training image(s) for data.normalize", len(source))
-    total, samples = _Moments(settings.shown_channels), []
+    channels = [_Channel() for _ in range(settings.shown_channels)]
     few = max(_LEAST, _VALUES // max(1, len(source) * settings.shown_channels))
     for index in range(len(source)):
         try:
@@ -93,42 +94,44 @@ def pixel_statistics(source: Any, settings: DataSettings) -> PixelStatistics:
                 raise
             log.warning("%s; left out of the statistics by data.on_error=skip", error)
             continue
-        if settings.nodata is not None:
-            pixels = pixels[(pixels != settings.nodata).any(axis=1)]
-        if len(pixels):
-            total.add(pixels)
-            samples.append(np.array(pixels[:: math.ceil(len(pixels) / few)]))
-    if not samples:
-        raise ConfigError("data.normalize: no pixel of the training images has data; check data.nodata")
-    sample = np.concatenate(samples)
-    # of one channel at a time, since a copy is sorted
-    ends = np.array(
-        [np.percentile(sample[:, channel], settings.percentiles) for channel in range(sample.shape[1])]
-    )
-    return PixelStatistics(ends[:, 0], ends[:, 1], total.minimum, total.maximum, total.mean, total.std)
+        for channel, values in zip(channels, pixels.T, strict=True):
+            channel.add(values if settings.nodata is None else values[values != settings.nodata], few)
+    for number, channel in enumerate(channels, 1):
+        if not channel.count:
+            which = "" if len(channels) == 1 else f" in channel {number}"
+            raise ConfigError(
+                f"data.normalize: no pixel of the training images has data{which}; check data.nodata"
+            )
+    return PixelStatistics(*np.transpose([channel.found(settings.percentiles) for channel in channels]))
 
 
-class _Moments:
-    """Minimum, maximum, mean and deviation (C,) of pixels that come in parts (n, C)."""
+class _Channel:
+    """Minimum, maximum, mean, deviation and a sample of values that come in parts (n,)."""
 
-    def __init__(self, channels: int):
-        self.count = 0
-        self.minimum, self.maximum = np.full(channels, np.inf), np.full(channels, -np.inf)
-        self.mean, self._squares = np.zeros(channels), np.zeros(channels)
+    def __init__(self) -> None:
+        self.count, self._mean, self._squares = 0, 0.0, 0.0
+        self._minimum, self._maximum = np.inf, -np.inf
+        self._sample, self._dtype = bytearray(), np.dtype(np.uint8)  # bytes: arrays of few values take more
 
-    @property
-    def std(self) -> np.ndarray:
-        return np.sqrt(self._squares / max(1, self.count))
-
-    def add(self, pixels: np.ndarray) -> None:
-        count, before = len(pixels), self.count
-        mean, variance = pixels.mean(axis=0, dtype=np.float64), pixels.var(axis=0, dtype=np.float64)
-        self.minimum = np.minimum(self.minimum, pixels.min(axis=0))
-        self.maximum = np.maximum(self.maximum, pixels.max(axis=0))
+    def add(self, values: np.ndarray, few: int) -> None:
+        """Keeps about `few` of the values for percentiles."""
+        count, before = len(values), self.count
+        if not count:
+            return
+        mean, variance = values.mean(dtype=np.float64), values.var(dtype=np.float64)
+        self._minimum, self._maximum = min(self._minimum, values.min()), max(self._maximum, values.max())
         self.count += count
-        step = mean - self.mean
-        self.mean = self.mean + step * (count / self.count)
-        self._squares = self._squares + variance * count + step**2 * (before * count / self.count)
+        step = mean - self._mean
+        self._mean += step * (count / self.count)
+        self._squares += variance * count + step**2 * (before * count / self.count)
+        self._sample += values[:: math.ceil(count / few)].tobytes()
+        self._dtype = values.dtype
+
+    def found(self, percentiles: tuple[float, float]) -> tuple[float, ...]:
+        """In the order of PixelStatistics."""
+        low, high = np.percentile(np.frombuffer(self._sample, self._dtype), percentiles)
+        deviation = math.sqrt(self._squares / self.count)
+        return low, high, self._minimum, self._maximum, self._mean, deviation
 
 
 def _apart(low: np.ndarray, high: np.ndarray, found: PixelStatistics) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import numpy as np
 from hires.data.cache import NoCache, open_cache
 from hires.data.pixels import PixelRules
 from hires.data.targets import Targets
-from hires.interfaces import ImageSource
+from hires.interfaces import ImageSource, Window
 from hires.settings import Bounds, SettingError, Settings
 
 Normalize = Literal["percentile", "minmax", "dtype", "mean_std", "window"]
@@ -32,8 +32,11 @@ class SegmentationSource(TrainingSource, Protocol):
 
     multilabel: bool
 
-    def mask(self, index: int) -> np.ndarray:
-        """The whole mask without reading the image; maybe a read-only memory map. Raises DataError."""
+    def mask(self, index: int, window: Window | None = None) -> np.ndarray:
+        """The mask of the window, or whole, without reading the image; a whole one maybe a read-only memory map.
+
+        Raises DataError.
+        """
 
 
 class DetectionSource(TrainingSource, Protocol):

@@ -10,6 +10,7 @@ from hires.data.split_lists import STRICT, Missing, keys_of_glob, keys_of_list
 from hires.interfaces import DataError
 from hires.settings import SettingError
 
+SPLITS = ("train", "val", "test")
 ALLOWED = (
     "a glob, a .txt list, a list of those, a fraction between 0 and 1, or null (no such split; of train: the rest)"
 )

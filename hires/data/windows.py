@@ -33,8 +33,8 @@ class TrainingDataset(Dataset[Sample], ABC):
     """Samples by (epoch, index): image (C, H, W) of the type of its file, of exactly `image_size` and its target.
 
     A sample depends on (seed, epoch, index) and nothing else, whichever process makes it. An index may
-    lie beyond the epoch's count. `padding` fills what an image lacks; None mirrors the image. With `skip`, another
-    sample, which depends on them too, stands in for one whose files are broken, and says so.
+    lie beyond the epoch's count. `padding` fills what an image lacks; None mirrors the image. Of a source that
+    skips broken files another sample, which depends on them too, stands in for one with such files, and says so.
     """
 
     def __init__(
@@ -45,11 +45,10 @@ class TrainingDataset(Dataset[Sample], ABC):
         augment: Augment,
         seed: int,
         padding: int | None = None,
-        *,
-        skip: bool = False,
     ):
         self.source, self.image_size, self.augment, self.seed = source, image_size, augment, seed
-        self.padding, self.targets, self.skip = padding, source.targets(settings), skip
+        self.padding, self.targets = padding, source.targets(settings)
+        self.skip = bool(getattr(source, "skips", False))
 
     def __len__(self) -> int:
         """The images that samples are of."""
@@ -113,10 +112,8 @@ class WindowDataset(TrainingDataset):
         scale: tuple[float, float] | None = None,
         padding: int | None = None,
         mosaic: float = 0.0,
-        *,
-        skip: bool = False,
     ):
-        super().__init__(source, image_size, settings, augment, seed, padding, skip=skip)
+        super().__init__(source, image_size, settings, augment, seed, padding)
         self.scale, self.mosaic, self.place = scale, mosaic, self.targets.placement()
 
     def view(self, epoch: int, *place: int) -> tuple[str, np.ndarray, Arrays]:

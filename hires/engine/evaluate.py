@@ -57,7 +57,7 @@ def evaluate(
     evaluator.reset()
     try:
         share = range(ranks.rank, len(source), ranks.size)
-        for index, image, target in _images(source, share, len(share) // 2 if skip else 0):
+        for index, image, target in _images(source, share, len(share) // 2 if skip else 0, fitting.views):
             parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
             for part in fitting.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
@@ -69,12 +69,14 @@ def evaluate(
 
 
 def _images(
-    source: ImageSource, share: range, broken: int
+    source: ImageSource, share: range, broken: int, views: Views
 ) -> Iterator[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
     """Index, image and target of a share; warns of at most so many that are broken. Raises DataError."""
     for index in share:
         try:
             image, target = source.read(index)
+            if broken and not isinstance(image, np.ndarray):
+                _read_through(image, views)
         except DataError as error:
             if not broken:
                 raise
@@ -82,6 +84,12 @@ def _images(
             log.warning("%s; left out of the evaluation, by data.on_error=skip", error)
         else:
             yield index, image, target
+
+
+def _read_through(image: np.ndarray, views: Views) -> None:
+    """Reads once what is read as it is looked at: damage shows before anything of the image has counted."""
+    once = views._replace(overlap=0.0, tta=(), whole=False)
+    deque(show(image, once), maxlen=0)
 
 
 class FittingViews:

@@ -120,6 +120,8 @@ def _outcome(path: Path, name: str, before: int) -> dict[str, object]:
     except DataError as error:
         if not str(error).startswith(f"{path}: ") or "\n" in str(error):
             findings = [f"{name}: the error does not name the file in one line: {error}"]
+        if "not fit into memory" in str(error):  # what ran into the limit, and was caught
+            findings = [f"{name}: wanted more than {GROWTH >> 20} MiB"]
     except BaseException as error:
         findings = [f"{name}: {error!r}"]
     signal.alarm(0)

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from image_files import noise, save
 
@@ -11,7 +12,8 @@ from hires.data.augment import Augment
 from hires.data.loader import StepSampler, make_loader
 from hires.data.settings import WindowSettings
 from hires.data.windows import ResizeDataset, WindowDataset
-from hires.interfaces import DataError
+from hires.interfaces import DataError, Window
+from tests.many_bands import make_set
 
 STEPS = StepSampler(40, 4, 0, 10)
 
@@ -30,7 +32,7 @@ def damaged(folder):
 
 def dataset(settings, kind=WindowDataset, focus=0.5, **changes):
     made = settings(**{"on_error": "skip", **changes})
-    return kind(made.source("train"), (16, 16), WindowSettings(focus=focus), Augment(), 3, skip=True)
+    return kind(made.source("train"), (16, 16), WindowSettings(focus=focus), Augment(), 3)
 
 
 def runs(data, workers=0):
@@ -59,7 +61,7 @@ def test_others_stand_in_the_same_ones_whatever_the_workers(damaged, settings, k
 
 def test_whole_samples_are_what_they_are_without_broken_ones(damaged, settings):
     skipping = dataset(settings)
-    plain = WindowDataset(skipping.source, (16, 16), WindowSettings(), Augment(), 3)
+    plain = WindowDataset(settings().source("train"), (16, 16), WindowSettings(), Augment(), 3)
     for index in range(20):
         sample = skipping[0, index]
         if not sample.skipped:
@@ -109,3 +111,21 @@ def test_a_broken_mask_is_passed_over_too(damaged, settings):
         dataset(settings, on_error="error", focus=1.0)
     names = {sample.name for sample in runs(dataset(settings, focus=1.0))}
     assert names == {"images/5.png", "images/7.png"}
+
+
+def test_the_cache_does_not_decide_which_windows_count(folder, settings):
+    """A TIFF with one bad strip: windows beside it are used, whether or not all of it was to be kept."""
+    (image,) = make_set(folder, "uint8", 3, count=1, rowsperstrip=16, compression="deflate")
+    path = folder / "images" / "0.tif"
+    with tifffile.TiffFile(path) as file:
+        start = file.pages.first.dataoffsets[3]
+    data = bytearray(path.read_bytes())
+    data[start : start + 4] = b"\xff" * 4
+    path.write_bytes(data)
+    for cache_gib in (0, 1):
+        source = settings(cache_gib=cache_gib, on_error="skip").source("train")
+        for _ in range(2):
+            np.testing.assert_array_equal(source.read(0, Window(0, 5, 40, 30))[0], image[:40, 5:35])
+            for window in (Window(40, 0, 16, 16), None):
+                with pytest.raises(DataError, match=r"0\.tif: cannot be decoded"):
+                    source.read(0, window)

@@ -70,6 +70,19 @@ def test_a_full_cache_keeps_no_more_and_says_so_once(tmp_path, caplog):
     assert [record.message.count("data.cache_gib") for record in caplog.records] == [1]
 
 
+def test_what_does_not_fit_leaves_room_for_what_does(tmp_path, caplog):
+    sizes = [(30, 40), (100, 100), (20, 40), (90, 100), (10, 40), (100, 110)]
+    paths = [save(tmp_path / f"{n}.png", noise(*size, seed=n)) for n, size in enumerate(sizes)]
+    cache, decode = DecodedCache(tmp_path / "cache", 20_000 / 2**30), Counting()
+    with caplog.at_level(logging.INFO):
+        for path in paths * 2:
+            np.testing.assert_array_equal(cache.load(path, decode), read_image(path))
+    assert decode.calls == 3 + 2 * 3
+    assert [record.message.count("data.cache_gib") for record in caplog.records] == [1]
+    assert cache.takes(paths[4], 1200)
+    assert not cache.takes(paths[5], 33_000)
+
+
 def test_a_full_disk_is_survived_with_one_warning(image, cache, caplog, monkeypatch):
     def no_space(*_):
         raise OSError(28, "No space left on device")

@@ -51,7 +51,7 @@ def test_labelme(tmp_path, usual, kind):
     assert codes(result) == {}
     assert counts(result) == {"cat": {"val": 1, "train": 2}, "dog": {"val": 1, "train": 1}}
     foreign = next(one for one in result.findings if one.code == "foreign-paths")
-    assert (foreign.number, foreign.places[0]) == (3, ("0.json", "C:\\x.png"))
+    assert (foreign.number, foreign.places[0]) == (3, ("0.json", ""))
     write(tmp_path / "0.json", "{")
     write(tmp_path / "1.json", json.dumps({"shapes": [{"label": "cat", "points": 7}]}))
     broken = codes(surveyed(settings))["unreadable-label"]
@@ -92,18 +92,20 @@ def test_geojson(tmp_path):
     here = polygon(square(500_005.0, 4_999_995.0, 6.0))
     crs = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32633"}}
     geojson(tmp_path / "all.geojson", feature(here, kind="tree"), crs=crs)
-    result = surveyed(
-        GeoBoxes(
-            root=str(tmp_path),
-            images="images/*.tif",
-            annotations="all.geojson",
-            class_property="kind",
-            splits={"val": "images/east.tif"},
-            cache_gib=0,
-            workers=0,
-        )
+    settings = GeoBoxes(
+        root=str(tmp_path),
+        images="images/*.tif",
+        annotations="all.geojson",
+        class_property="kind",
+        splits={"val": "images/east.tif"},
+        cache_gib=0,
+        workers=0,
     )
+    result = surveyed(settings)
     assert counts(result) == {"tree": {"train": 1, "val": 0}}
+    write(tmp_path / "all.geojson", "{")
+    broken = codes(surveyed(settings))
+    assert [place.file for place in broken["unreadable-label"].places] == ["all.geojson"]
 
 
 def test_masks_from_coco(tmp_path):

@@ -1,5 +1,7 @@
 """What a survey finds in image files, in their splits, and in what they show twice."""
 
+import multiprocessing
+
 import numpy as np
 import pytest
 import tifffile
@@ -70,7 +72,19 @@ def test_every_broken_file_is_named(root):
     assert all(broken.values())
     assert not any(str(root) in text for text in broken.values())
     assert set(found["unreadable-mask"][1]) == {"masks/4.png"}
-    assert seen(root, on_error="skip")["unreadable-image"][0] == "warning"
+
+
+@pytest.mark.parametrize(("broken", "severity"), [((0, 1), "warning"), ((0, 1, 2), "error"), ((4, 5), "error")])
+def test_broken_files_that_are_skipped_stop_training_where_they_are_most(root, broken, severity):
+    """More than half of the four images that are trained on, or of the two others."""
+    (root / "images" / f"{broken[0]}.png").write_bytes(b"x")
+    save(root / "masks" / f"{broken[1]}.png", np.zeros((40, 80), np.uint8))
+    for number in broken[2:]:
+        (root / "masks" / f"{number}.png").write_bytes(b"x")
+    found = seen(root, on_error="skip")
+    kinds = ["unreadable-image", "size-mismatch", "unreadable-mask"][: len(broken)]
+    assert [found[kind][0] for kind in kinds] == [severity] * len(kinds)
+    assert seen(root)["size-mismatch"][0] == "error"
 
 
 def test_pairs_that_are_none(root):
@@ -203,6 +217,41 @@ def test_a_second_picture_that_is_broken_does_not_matter(root):
     assert seen(root) == {}
 
 
+def opaque(seed: int, alpha: np.ndarray | int) -> np.ndarray:
+    return np.concatenate([smooth(seed), np.broadcast_to(np.uint8(alpha), (96, 80))[..., None]], axis=2)
+
+
+def test_alpha_that_says_something_and_is_not_read(root):
+    column = np.arange(80, dtype=np.uint8)
+    for number in range(5):
+        save(root / "images" / f"{number}.png", opaque(number, column if number == 3 else 255))
+    (root / "images" / "5.png").unlink()
+    tifffile.imwrite(root / "images" / "5.tif", opaque(5, column), photometric="rgb", extrasamples=["unassalpha"])
+    found = seen(root)
+    text = "alpha from 0 to 79"
+    assert found["alpha-dropped"] == ("warning", {"images/3.png": text, "images/5.tif": text})
+    named = seen(root, bands=[1, 2, 3, 4])
+    assert not {"alpha-dropped", "bands-refused"} & set(named)
+    assert "alpha-dropped" not in seen(root, bands=[3, 2, 1])
+    assert "bands-refused" in seen(root, bands=[1, 2, 3, 4, 5])
+
+
+def test_images_that_opencv_reads_otherwise(root):
+    """Alpha and turned photographs, though they are 8-bit files of usual kinds."""
+    save(root / "images" / "0.png", opaque(0, 255))
+    (root / "images" / "1.png").unlink()
+    Image.fromarray(smooth(1, 80, 96)).save(root / "images" / "1.jpg", exif=orientation(6))
+    assert seen(root)["decoders-disagree"] == (
+        "info",
+        {
+            "images/0.png": "cv2.imread reads it as 96x80, 4 bands of uint8 instead of 96x80, 3 bands of uint8, "
+            "unchanged",
+            "images/1.jpg": "cv2.imread reads it as 80x96, 3 bands of uint8 instead of 96x80, 3 bands of uint8, "
+            "unchanged",
+        },
+    )
+
+
 def test_sizes(root):
     save(root / "images" / "0.png", smooth(0, 33, 90))
     save(root / "masks" / "0.png", np.eye(33, 90, dtype=np.uint8) * 255)
@@ -234,6 +283,31 @@ def test_a_file_that_ends_its_process_is_named_and_the_others_are_read(root):
     assert [bool(record.image) for record in records] == [True, True, False, True, True, True]
     assert "ends the process" in records[2].problem
     assert told[-1] == 6
+
+
+class Early(Fatal):
+    """Has ended the processes before the fourth file is given to them."""
+
+    def cost(self, pair):
+        if pair.key == "3":
+            for process in multiprocessing.active_children():
+                process.join()
+        return super().cost(pair)
+
+
+def test_processes_that_end_before_they_get_a_file(root):
+    pairs = [Pair(str(n), f"images/{n}.png", "") for n in range(6)]
+    records = examine(Early(root, None), pairs, 2, lambda done: None)
+    assert [bool(record.problem) for record in records] == [False, False, True, False, False, False]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_images_of_more_pixels_than_allowed(root, workers):
+    save(root / "images" / "3.png", smooth(3, 97, 80))
+    severity, told = seen(root, max_pixels=96 * 80, workers=workers)["unreadable-image"]
+    assert (severity, list(told)) == ("error", ["images/3.png"])
+    assert "data.max_pixels=7680" in told["images/3.png"]
+    assert "unreadable-image" not in seen(root, workers=workers)
 
 
 def test_workers_change_nothing(root):

@@ -6,11 +6,13 @@ import zlib
 
 import numpy as np
 import pytest
+import tifffile
 from image_files import noise, save
 from PIL import Image
 
 from hires.data.class_table import ClassTable
-from hires.data.colours import colour_bands
+from hires.data.colours import colour_bands, palette_header, used_colours
+from hires.data.images import image_size, read_image
 from hires.interfaces import IGNORE, DataError
 from hires.settings import SettingError
 
@@ -139,12 +141,78 @@ def test_nothing_listed_at_all(tmp_path):
     assert (table(unlisted="ignore").read(path) == IGNORE).all()
 
 
-@pytest.mark.parametrize("mode", ["CMYK", "I;16", "F"])
-def test_files_without_8_bit_colours(tmp_path, mode):
+@pytest.mark.parametrize(("mode", "kind"), [("I;16", "uint16"), ("F", "float32")])
+def test_files_without_8_bit_colours(tmp_path, mode, kind):
     file = Image.new(mode, (4, 4))
     file.save(tmp_path / "a.tif")
-    with pytest.raises(DataError, match=f"a.tif: .*this file has mode {mode}"):
+    with pytest.raises(DataError, match=rf"a.tif: .*this file has 1 band\(s\) of {kind}"):
         table().read(tmp_path / "a.tif")
+
+
+def test_every_file_that_is_an_image_can_hold_colours(tmp_path, labels):
+    """Also those that Pillow does not read, or turns otherwise than their size is told."""
+    colours, palette = COLOURS[labels], np.zeros((3, 256), np.uint16)
+    palette[:, :4] = COLOURS.T.astype(np.uint16) * 257
+    np.save(tmp_path / "a.npy", colours)
+    files = {
+        "planes.tif": (np.moveaxis(colours, 2, 0), {"photometric": "rgb", "planarconfig": "separate"}),
+        "webp.tif": (colours, {"compression": "webp", "compressionargs": {"lossless": True}}),
+        "jpeg2000.tif": (colours, {"compression": "jpeg2000"}),
+        "palette.tif": (
+            labels.astype(np.uint8),
+            {"photometric": "palette", "colormap": palette, "tile": (16, 16)},
+        ),
+        "loose.tif": (np.dstack([colours, labels.astype(np.uint8)]), {"extrasamples": [0], "photometric": "rgb"}),
+    }
+    for name, (array, options) in files.items():
+        tifffile.imwrite(tmp_path / name, array, **options)
+    for name in ("a.npy", *files):
+        np.testing.assert_array_equal(table().read(tmp_path / name), labels, err_msg=name)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["png", "tif"])
+def test_colours_are_turned_as_the_size_is(tmp_path, labels, kind, orientation):
+    exif = Image.Exif()
+    exif[274] = orientation
+    options = {"exif": exif} if kind == "png" else {"tiffinfo": {274: orientation}}
+    path = save(tmp_path / f"a.{kind}", COLOURS[labels], **options)
+    mapped = table().read(path)
+    assert mapped.shape == image_size(path)
+    np.testing.assert_array_equal(COLOURS[mapped], read_image(path))
+
+
+def test_of_a_tiled_mask_of_colours_a_band_is_decoded_at_a_time(tmp_path):
+    path, side = tmp_path / "a.tif", 4096
+    colours = np.broadcast_to(COLOURS[1], (side, side, 3))
+    tifffile.imwrite(path, colours, photometric="rgb", tile=(128, 128), compression="zlib")
+    tracemalloc.start()
+    try:
+        bands = sum(len(band) for band in colour_bands(path, 128))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert bands == side
+    assert peak < 2**24  # all of it are 3 * 2**24
+
+
+@pytest.mark.parametrize("kind", ["png", "gif", "bmp", "tif"])
+def test_used_colours_are_those_of_the_palette(tmp_path, labels, kind):
+    file = Image.fromarray(labels.astype(np.uint8) * 2)
+    file.putpalette(np.repeat(COLOURS, 2, axis=0).tobytes())
+    file.save(tmp_path / f"a.{kind}")
+    expected = {tuple(colour) for colour in COLOURS.tolist()}
+    found = used_colours(tmp_path / f"a.{kind}")
+    assert {(v >> 16, v >> 8 & 255, v & 255) for v in found[:, 1].tolist()} == expected
+    order, palette = palette_header(tmp_path / f"a.{kind}")
+    listed = np.frombuffer(palette, np.uint8).reshape(-1, 3)[found[:, 0]]
+    assert (order, {tuple(colour) for colour in listed.tolist()}) == ("RGB", expected)
+
+
+def test_files_without_palette(tmp_path):
+    np.save(tmp_path / "a.npy", noise(4, 5))
+    assert palette_header(tmp_path / "a.npy") is None
+    assert palette_header(save(tmp_path / "a.png", noise(4, 5))) is None
 
 
 def test_colours_of_16_bits_are_not_cut(tmp_path):
@@ -178,7 +246,8 @@ def test_a_large_mask_takes_little_more_than_its_classes(tmp_path):
     finally:
         tracemalloc.stop()
     assert (mapped == 1).all()
-    assert peak < 2 * height * width + 2**24 + 2**23  # classes twice, lookup, a band; the colours are 3 bytes
+    # lookup, a band, and the classes twice, or once beside the colours, which are 3 bytes
+    assert peak < 4 * height * width + 2**24 + 2**23
 
 
 def test_bands_are_the_whole(tmp_path, labels):

@@ -1,6 +1,7 @@
 """DICOM images in the modality's values, against pydicom; nothing of a patient is told."""
 
 import sys
+import tracemalloc
 
 import imagecodecs
 import numpy as np
@@ -118,6 +119,39 @@ def test_compressed_frames(tmp_path, name):
         image.compress(syntax)
         image.save_as(path)
     np.testing.assert_array_equal(read_image(path)[..., 0], array)
+
+
+@pytest.mark.parametrize(
+    ("syntax", "encode"),
+    [
+        (JPEG2000Lossless, lambda array: imagecodecs.jpeg2k_encode(array, level=0)),
+        (JPEGLSLossless, imagecodecs.jpegls_encode),
+        (JPEGBaseline8Bit, lambda array: imagecodecs.jpeg8_encode(array)),
+    ],
+)
+@pytest.mark.parametrize("shape", [(3000, 3000), (H, W, 3)])
+def test_an_image_within_that_is_another_is_not_decoded(tmp_path, syntax, encode, shape):
+    data = bytes(encode(np.zeros(shape, np.uint8)))
+    path = write(tmp_path / "a", np.zeros((H, W), np.uint8), syntax, [data])
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="/a: the DICOM file is damaged"):
+            read_image(path)
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_jpeg_within_that_is_cut_short_or_goes_on_for_ever(tmp_path):
+    whole = bytes(imagecodecs.jpeg8_encode(smooth(1, H, W)[..., 0]))
+    path = write(tmp_path / "a", smooth(1, H, W)[..., 0], JPEGBaseline8Bit, [whole[: len(whole) // 2]])
+    with pytest.raises(DataError, match="/a: the JPEG is cut short"):
+        read_image(path)
+    scan = whole.index(b"\xff\xda")
+    many = whole[:-2] + whole[scan:-2] * 201 + whole[-2:]
+    path = write(tmp_path / "b", smooth(1, H, W)[..., 0], JPEGBaseline8Bit, [many])
+    with pytest.raises(DataError, match="/b: the JPEG has more than 200 scans"):
+        read_image(path)
 
 
 def test_a_colour_jpeg_becomes_rgb(tmp_path):

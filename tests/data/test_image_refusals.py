@@ -165,6 +165,16 @@ def test_a_decompression_bomb(tmp_path, monkeypatch):
     refused(tmp_path / "lie.png", "promises 1,192 MiB of pixels, which .* bytes of file cannot hold")
 
 
+def test_what_a_few_bytes_cannot_hold(tmp_path):
+    lossless = bytearray(by_pillow(np.zeros((1, 1, 3), np.uint8), "WEBP", lossless=True))
+    lossless[21:25] = (0x3FFF | 0x3FFF << 14).to_bytes(4, "little")
+    (tmp_path / "a.webp").write_bytes(lossless)
+    size = struct.pack(">HHHIIIIIIIIH", 0xFF51, 38 + 3 * 900, 0, 3000, 3000, 0, 0, 3000, 3000, 0, 0, 900)
+    (tmp_path / "a.j2k").write_bytes(b"\xff\x4f" + size + b"\x07\x01\x01" * 900)
+    for name in ("a.webp", "a.j2k"):
+        refused(tmp_path / name, "header promises .* MiB of pixels")
+
+
 def test_a_jpeg_of_endless_scans(tmp_path):
     data = by_pillow(smooth(), "JPEG", progressive=True)
     last = data.rindex(b"\xff\xda")
@@ -219,7 +229,7 @@ def test_tiff_files_that_lie(tmp_path, name):
         (np.full((4, 5), 2**24 + 1, np.uint32), "uint32 with values that float32 cannot hold"),
         (np.full((4, 5), 2**63, np.uint64), "uint64 with values that float32 cannot hold"),
         (np.full((4, 5), 2**53 + 1, np.int64), "int64 with values that float32 cannot hold"),
-        (np.full((4, 5), 0.1), "float64 with values that float32 cannot hold; save it as float32"),
+        (np.full((4, 5), 1e39), "float64 with values that float32 cannot hold; save it as float32"),
     ],
 )
 def test_values_that_no_type_of_ours_holds(tmp_path, array, told):

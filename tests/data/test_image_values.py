@@ -8,7 +8,8 @@ from image_cases import by_tifffile, samples
 from image_writers import bits_of, by_pillow, exif, png, tiff
 from PIL import Image
 
-from hires.data.images import mask_bands, read_values
+from hires.data.formats.image_file import tell_once
+from hires.data.images import mask_bands, read_image, read_values
 from hires.interfaces import DataError, Window
 
 H, W = 37, 53
@@ -80,3 +81,20 @@ def test_masks_of_other_kinds_are_refused(tmp_path, dtype, told):
     (tmp_path / "a").write_bytes(data)
     with pytest.raises(DataError, match=f"/a: a mask has one channel of whole numbers, this file has {told}"):
         next(mask_bands(tmp_path / "a", 10))
+
+
+def test_64_bit_floats_are_rounded_with_a_word(tmp_path, caplog):
+    array = np.random.default_rng(0).normal(size=(4, 5, 2))
+    array[0, 0] = np.nan, np.inf
+    np.save(tmp_path / "a.npy", array)
+    tell_once.cache_clear()
+    for _ in range(2):
+        np.testing.assert_array_equal(read_image(tmp_path / "a.npy"), array.astype(np.float32))
+    assert caplog.text.count("rounded to 32 bits") == 1
+
+
+def test_truth_values_are_a_mask(tmp_path):
+    array = np.arange(20).reshape(4, 5) % 3 == 0
+    np.save(tmp_path / "a.npy", array)
+    assert np.concatenate(list(mask_bands(tmp_path / "a.npy", 3))).tolist() == array.astype(int).tolist()
+    np.testing.assert_array_equal(read_image(tmp_path / "a.npy")[..., 0], array * 255)

@@ -3,6 +3,7 @@
 import cv2
 import numpy as np
 import pytest
+import tifffile
 from box_files import images
 from hypothesis import given
 from hypothesis import settings as few
@@ -158,6 +159,7 @@ def test_the_cache_changes_nothing(folder, settings):
     [
         (np.zeros((40, 61), np.uint8), "mask is 40x61 .* its image 40x60"),
         (np.full((40, 60), -3, np.int32), "negative value -3"),
+        (np.full((40, 60), -1, np.int16), "negative value -1"),
         (np.zeros((40, 60, 3), np.uint8), "one channel of whole numbers"),
         (np.zeros((40, 60), np.float32), "float32"),
     ],
@@ -165,6 +167,13 @@ def test_the_cache_changes_nothing(folder, settings):
 def test_masks_that_hold_no_ids(folder, settings, array, problem):
     save(folder / "masks/a.tif", array)
     with pytest.raises(DataError, match=f"masks/a.tif: .*{problem}"):
+        settings().source("train")
+
+
+def test_ids_of_signed_bytes_are_no_large_ones(folder, settings):
+    (folder / "masks").mkdir(parents=True, exist_ok=True)
+    tifffile.imwrite(folder / "masks/a.tif", np.full((40, 60), -1, np.int8))
+    with pytest.raises(DataError, match=r"masks/a\.tif: holds the negative value -1"):
         settings().source("train")
 
 

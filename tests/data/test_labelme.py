@@ -113,7 +113,7 @@ def test_broken_shapes_are_named_and_their_neighbours_count(folder, boxes, entry
         boxes(splits={}).source("train")
     sound = boxes(splits={}, on_error="skip").source("train")
     assert [sound.name(index) for index in range(len(sound))] == ["b/a.png"]
-    with pytest.raises(DataError, match=f"no image of 'train' can be used; the first: .*{problem}"):
+    with pytest.raises(DataError, match=f"of split 'train' 1 cannot be read, the first: .*{problem}"):
         boxes(on_error="skip").source("train")
 
 
@@ -133,6 +133,21 @@ def test_masks_of_classes(folder, masks):
     expected[:30], expected[10:20, 10:20] = 2, 1
     np.testing.assert_array_equal(source.mask(0), expected)
     np.testing.assert_array_equal(source.read(0, Window(5, 6, 20, 30))[1]["mask"], expected[5:25, 6:36])
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_windows_of_masks_of_classes(folder, masks, multilabel):
+    """Painted alone where there is no room for the whole."""
+    ring = [[3, 2], [50, 8.5], [41, 39], [12.3, 30]]
+    labelme(folder / "a.json", shape("dog", ring, "polygon"), shape("cat"))
+    bare = masks(multilabel=multilabel).source("train")
+    kept = masks(multilabel=multilabel, cache_gib=1, cache_dir=str(folder.parent / "cache")).source("train")
+    whole = bare.mask(0)
+    assert len(np.unique(whole)) == 3
+    for y, x, height, width in [(0, 0, 40, 60), (5, 6, 20, 30), (39, 59, 1, 1), (10, 0, 1, 60)]:
+        for source in (bare, kept):
+            part = source.mask(0, Window(y, x, height, width))
+            np.testing.assert_array_equal(part, whole[y : y + height, x : x + width])
 
 
 def test_merged_and_ignored_classes(folder, masks):
@@ -174,12 +189,14 @@ def test_images_without_file(folder, masks, caplog):
 
 def test_the_cache_knows_what_a_mask_is_made_of(folder, masks):
     def mask(**changes):
-        return np.array(masks(cache_gib=1, cache_dir=str(folder / "cache"), **changes).source("train").mask(0))
+        return np.array(
+            masks(cache_gib=1, cache_dir=str(folder.parent / "cache"), **changes).source("train").mask(0)
+        )
 
     labelme(folder / "a.json", shape("dog"))
     first = mask()
     np.testing.assert_array_equal(mask(), first)
-    assert len(list((folder / "cache/decoded").glob("*.npy"))) == 1
+    assert len(list((folder.parent / "cache/decoded").glob("*.npy"))) == 1
     assert mask(multilabel=True).max() == 1
     labelme(folder / "a.json", shape("dog", [[0, 0], [60, 30]], "rectangle"))
     assert mask().sum() == 1800

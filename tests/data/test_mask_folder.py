@@ -166,6 +166,15 @@ def test_the_table_maps_every_type(kind, tmp_path):
     np.testing.assert_array_equal(table.map(mask, tmp_path), [[0, 0, 1, IGNORE]] * 300)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int32, np.int64])
+def test_negative_values_are_in_no_class(kind, tmp_path):
+    mask = np.array([[0, -1, 7, np.iinfo(kind).min]], kind)
+    table = ClassTable({"a": 0, "b": 7}, (), "ignore")
+    assert table.map(mask, tmp_path).tolist() == [[0, IGNORE, 1, IGNORE]]
+    with pytest.raises(DataError, match=r"-1 \(1 px\)"):
+        ClassTable({"a": 0, "b": 7}, (), "error").map(mask, tmp_path)
+
+
 @pytest.mark.parametrize("value", [-1, 65_536, 2**31 - 1])
 def test_values_beyond_16_bits_are_unlisted(value, tmp_path):
     mask = np.full((2, 3), value, np.int32)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hires.data.pairs import find_pairs, glob_regex, key_of
+from hires.data.pairs import find_pairs, glob_regex, is_image_name, key_of
 from hires.interfaces import DataError
 
 
@@ -44,6 +44,15 @@ def test_keys(path, pattern, key):
 def test_keys_of_two_trees_agree(names):
     inner = "/".join(names)
     assert key_of(f"images/{inner}.jpg", "images/**/*.jpg") == key_of(f"m/{inner}_m.png", "m/**/*_m.png")
+
+
+def test_every_format_that_is_read_is_an_image_by_its_ending():
+    """Those of docs/formats.md."""
+    formats = (
+        "png jpg mpo tif btf svs ndpi scn bif mrxs czi svslide dcm jp2 j2k webp gif bmp pbm pgm ppm pam pfm npy"
+    )
+    assert [ending for ending in formats.split() if not is_image_name(f"a.b/c.{ending.upper()}")] == []
+    assert not any(is_image_name(name) for name in ("a.txt", "a.xml", "a.json", "npy", "a.png.txt"))
 
 
 def test_globs_do_not_cross_folders():

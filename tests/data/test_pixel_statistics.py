@@ -108,6 +108,23 @@ def test_pixels_without_data_do_not_count(folder, settings):
         normalization_of(nothing, nothing.source("train"))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "uint16"])
+def test_a_channel_without_data_says_nothing_of_the_others(folder, settings, dtype):
+    images = make_set(folder, dtype, 3, count=2)
+    for index, image in enumerate(images):
+        image[:25, :, 1] = 60_000
+        save_tiff(folder / "images" / f"{index}.tif", image)
+    made = settings(nodata=60_000)
+    found = pixel_statistics.pixel_statistics(made.source("train"), made)
+    channels = [stacked(images)[:, channel] for channel in range(3)]
+    channels = [values[values != 60_000] for values in channels]
+    assert len(channels[1]) < len(channels[0])
+    np.testing.assert_array_equal(found.maximum, [values.max() for values in channels])
+    np.testing.assert_allclose(found.mean, [values.mean() for values in channels], rtol=1e-12)
+    np.testing.assert_allclose(found.std, [values.std() for values in channels], rtol=1e-12)
+    np.testing.assert_allclose(found.high, [np.percentile(values, 99) for values in channels])
+
+
 @pytest.mark.parametrize("normalize", ["percentile", "minmax", "mean_std"])
 def test_images_of_one_value_divide_by_nothing(folder, settings, normalize):
     for index, image in enumerate(make_set(folder, "uint16", 3, count=2)):

@@ -45,6 +45,20 @@ def test_named_bands_are_the_channels_in_their_order(folder, settings, bands):
     assert source.channels == len(bands)
 
 
+@pytest.mark.parametrize("cache_gib", [0, 1])
+def test_alpha_is_a_band_where_it_is_named(folder, settings, cache_gib, caplog):
+    (image,) = make_set(folder, "uint8", 4, count=1)
+    save_tiff(folder / "images" / "0.tif", image, extrasamples=[0, 0, 2])
+    for bands in [(1, 2, 3), (1, 2, 3, 4), (4, 1)]:  # in one cache
+        source = settings(bands=bands, cache_gib=cache_gib).source("train")
+        wanted = image[..., [band - 1 for band in bands]]
+        np.testing.assert_array_equal(source.read(0)[0], wanted)
+        np.testing.assert_array_equal(source.read(0, WINDOW)[0], wanted[CUT])
+    np.testing.assert_array_equal(settings(cache_gib=cache_gib).source("train").read(0)[0], image[..., :3])
+    with pytest.raises(DataError, match=r"has 4 band\(s\), but data.bands wants band 5"):
+        settings(bands=(1, 5)).source("train").read(0)
+
+
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6))
 def test_any_bands(bands):
     image = pixels("int16", 6, 2, 3)

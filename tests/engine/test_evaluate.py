@@ -110,6 +110,40 @@ def test_broken_images_are_an_end_or_left_out(caplog):
         counted([0, 1, 3], skip=True)
 
 
+class Lazy:
+    """An image whose rows are read as they are asked for, up to the first that is broken."""
+
+    def __init__(self, image, end):
+        self.image, self.shape, self.end = image, image.shape, end
+
+    def __getitem__(self, place):
+        if place[0].stop > self.end:
+            raise DataError("1.tif: is damaged further down")
+        return self.image[place]
+
+
+class LazySource(Source):
+    def __init__(self, sizes, ends):
+        super().__init__(sizes)
+        self.ends = ends
+
+    def read(self, index, window=None):
+        image, target = super().read(index, window)
+        return Lazy(image, self.ends[index]), target
+
+
+@pytest.mark.parametrize("overlap", [0.0, 0.5])
+@pytest.mark.parametrize("fit", ["window", "resize"])
+def test_of_an_image_that_breaks_half_way_nothing_counts(fit, overlap, caplog):
+    source, evaluator = LazySource([(300, 40), (300, 40)], [300, 200]), SegmentationEvaluator(("dark", "bright"))
+    views = Views(fit, (64, 32), overlap)
+    evaluate(Threshold(), source, evaluator, views, skip=True)
+    assert evaluator.confusion.counts.sum() == 300 * 40 - 1
+    assert caplog.text.count("1.tif: is damaged further down; left out of the evaluation") == 1
+    with pytest.raises(DataError, match=r"1\.tif"):
+        evaluate(Threshold(), source, evaluator, views)
+
+
 class Short(Threshold):
     """Runs out of memory with more than `most` views at a time, and in the `bad` forward passes."""
 

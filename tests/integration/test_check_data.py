@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import tifffile
 from omegaconf import OmegaConf
 from PIL import Image
 
+from hires.proposed_config import command_for
 from hires.recipe import read_recipe
 
 NUMBER, TEXT = (int, float), str
@@ -163,6 +165,11 @@ def test_the_proposal_trains(check, hires, shapes_overrides, tmp_path):
     assert "image_size: 192" in config
     assert "max_steps: 4" in config  # of the command line that was checked
     assert json.loads((run_dir / "result.json").read_text())["steps"] == 4
+
+
+def test_the_command_of_a_proposal_is_one_for_a_shell():
+    command = command_for(Path("my runs/it's $HOME"))
+    assert shlex.split(command) == ["hires", "train", "--config-dir", "my runs/it's $HOME", "experiment=proposed"]
 
 
 def test_the_proposal_builds_on_an_experiment(check, hires, tmp_path):

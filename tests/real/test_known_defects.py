@@ -146,7 +146,7 @@ DEFECTS = [
         "holds a foreign absolute path",
         "bccd",
         "foreign-paths",
-        "/home/pi/detection_dataset/JPEGImages/BloodImage_0",
+        "168 label file(s) name their image by a path of another machine",
     ),
     (
         "the lists name X.jpg, which does not exist",

@@ -1,6 +1,7 @@
 """What the label file of one image says, file by file, so that one that is broken hides no other."""
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ class BoxFacts:
     numbered: bool
     complete: bool
     remarks: tuple[str, ...] = ()  # what else the reader found
-    foreign: str = ""  # where the file says that its image is, on some other machine
+    foreign: bool = False  # whether the file says that its image is on some other machine
 
 
 class BoxReader:
@@ -48,20 +49,23 @@ class BoxReader:
             *(objects.boxes, objects.classes, objects.ignored),
             *(words.names, words.numbered, words.complete),
             tuple(one.what for one in parsed.findings),
-            foreign_place(self.root / pair.truth) if pair.truth else "",
+            bool(pair.truth) and names_elsewhere(self.root / pair.truth),
         )
 
 
-def foreign_place(path: Path) -> str:
-    """The absolute path of the image that a label file names, or ""."""
+def names_elsewhere(path: Path) -> bool:
+    """Whether a label file names its image by an absolute path that is not there.
+
+    The path itself is told nowhere: folders of clinics are called after patients.
+    """
     pattern = _PLACES.get(path.suffix.lower())
     if pattern is None or path.stat().st_size > _MOST_BYTES:
-        return ""
+        return False
     match = pattern.search(path.read_bytes())
     text = match[1].decode(errors="replace") if match else ""
     if path.suffix.lower() == ".json":
         text = _unescaped(text)
-    return text if _ABSOLUTE.match(text) and not Path(text).exists() else ""
+    return bool(_ABSOLUTE.match(text)) and not os.path.exists(text)
 
 
 def _unescaped(text: str) -> str:

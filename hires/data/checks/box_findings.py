@@ -6,33 +6,35 @@ import numpy as np
 
 from hires.data.box_folder import BoxSettings
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found, percent
+from hires.data.checks.finding import Finding, Place, findings_of, percent
+from hires.data.checks.skipping import Fate
 from hires.data.checks.things import Things
 from hires.data.pairs import Pair
 
 _MANY = 0.05  # share of boxes that are wrong from which on all are probably misread
 
 
-def label_findings(pairs: Sequence[Pair], records: Sequence[Record]) -> list[Finding]:
+def label_findings(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate) -> list[Finding]:
     """What is wrong with label files."""
     both = list(zip(pairs, records, strict=True))
-    broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
+    told = (Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem)
+    broken = list(dict.fromkeys(told))  # one file may be of many images
     known = [(pair, record.boxes) for pair, record in both if record.boxes is not None]
     remarks = dict.fromkeys(remark for _, facts in known for remark in facts.remarks)
-    foreign = [Place(pair.truth, facts.foreign) for pair, facts in known if facts.foreign]
-    findings = found(
+    foreign = [Place(pair.truth) for pair, facts in known if facts.foreign]
+    findings = findings_of(
         "unreadable-label",
-        "error",
-        "{n} label file(s) cannot be read",
+        fate.severity,
+        "{n} label file(s) cannot be read" + fate.text,
         "correct them as said for each, or remove them with their images",
         broken,
     )
     for remark in remarks:
         where = [Place(pair.truth) for pair, facts in known if remark in facts.remarks]
-        findings += found(
+        findings += findings_of(
             "label-remark", "warning", f"{{n}} {remark}", "check that image and label belong together", where
         )
-    return findings + found(
+    return findings + findings_of(
         "foreign-paths",
         "info",
         "{n} label file(s) name their image by a path of another machine",
@@ -82,7 +84,7 @@ def _shapes(pairs: Sequence[Pair], things: Things) -> Iterator[Finding]:
             Place(pairs[things.objects.images[i]].image, _described(things, i))
             for i in np.flatnonzero(which).tolist()
         ]
-        yield from found(code, "error" if many else "warning", text, advice, places)
+        yield from findings_of(code, "error" if many else "warning", text, advice, places)
 
 
 def _described(things: Things, index: int) -> str:
@@ -102,7 +104,7 @@ def _classes(settings: BoxSettings, pairs: Sequence[Pair], things: Things) -> It
     count = sum(map(len, things.others.values()))
     refused = settings.unlisted == "error"
     fate = {"error": "", "ignore": " and count neither way", "drop": " and are left out"}[settings.unlisted]
-    yield from found(
+    yield from findings_of(
         "unlisted-classes",
         "error" if refused else "info",
         f"{{n}} object(s) are of classes that data.classes does not list ({', '.join(things.others)}){fate}",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found, percent, times
+from hires.data.checks.finding import Finding, Place, findings_of, percent, times
 from hires.data.checks.mask_facts import MaskFacts
 from hires.data.checks.things import Things
 from hires.data.checks.widths import LIMITS, share_below
@@ -127,21 +127,21 @@ def class_findings(classes: Sequence[ClassFacts], unit: str) -> list[Finding]:
         if one.counts.get("train") and (absent := [s for s in splits if not one.counts[s] and s != "train"])
     ]
     return [
-        *found(
+        *findings_of(
             "class-unused",
             "warning",
             f"{{n}} class(es) are declared, but no {unit[:-1]} has them: {', '.join(one.file for one in never)}",
             "remove them from data.classes, or check how they are called in the files",
             never,
         ),
-        *found(
+        *findings_of(
             "class-untaught",
             "warning",
             "{n} class(es) do not occur in the training images",
             "divide the images otherwise: nothing can be learnt of them",
             untaught,
         ),
-        *found(
+        *findings_of(
             "class-not-evaluated",
             "info",
             "{n} class(es) do not occur in a split that is evaluated",
@@ -197,7 +197,7 @@ def size_findings(
         if things and fit == "window" and limit == scores and (share := one.below.get(str(limit), 0.0)) > _MUCH
     ]
     return [
-        *found(
+        *findings_of(
             "too-small",
             "warning",
             f"much of {{n}} class(es) is under {SMALL} px where images are resized to {shown}: "
@@ -205,7 +205,7 @@ def size_findings(
             "train on windows: data.fit=window",
             small,
         ),
-        *found(
+        *findings_of(
             "below-stride",
             "info",
             f"many objects of {{n}} class(es) are narrower than the finest stride of the detector, {scores} px",

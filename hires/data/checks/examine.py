@@ -10,16 +10,17 @@ from pathlib import Path
 
 import cv2
 
-from hires.data.checks.bands import decoded_bytes
+from hires.data.checks.bands import reading_bytes
 from hires.data.checks.box_facts import BoxFacts, BoxReader
 from hires.data.checks.image_facts import ImageFacts, read_facts
 from hires.data.checks.mask_facts import MaskFacts, MaskReader
+from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info
 from hires.data.pairs import Pair
 from hires.interfaces import DataError
 
 _AT_ONCE = 2**30  # bytes of decoded images that are being read at the same moment
-_WINDOWED = 2**26  # what an image occupies that is read in bands
+_ANY_SIZES = ((64, 64), (96, 96))  # pixels; what is wrong with a label under both does not depend on them
 _DIED = "reading it ends the process: out of memory, or a fault of its decoder"
 
 
@@ -33,12 +34,22 @@ class Record:
     boxes: BoxFacts | None = None
     label_problem: str = ""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether training cannot use it; a mask has to be as large as its image for that."""
+        differs = self.mask is not None and self.image is not None and self.mask.size != self.image.info.size
+        return bool(self.problem or self.label_problem) or differs
+
 
 class Examiner:
     """Reads one image of a data set with its label, if there is a reader for it."""
 
-    def __init__(self, root: Path, reader: MaskReader | BoxReader | None):
-        self.root, self.reader = root, reader
+    def __init__(self, root: Path, reader: MaskReader | BoxReader | None, max_pixels: int = 2**32):
+        self.root, self.reader, self.max_pixels = root, reader, max_pixels
+
+    def begin(self) -> None:
+        """Prepares the process that it works in."""
+        limit_pixels(self.max_pixels)
 
     def __call__(self, pair: Pair) -> Record:
         image, problem, mask, boxes, label_problem = None, "", None, None, ""
@@ -49,12 +60,27 @@ class Examiner:
         try:
             if isinstance(self.reader, MaskReader) and pair.truth:
                 mask = self.reader(pair.truth)
-            elif isinstance(self.reader, BoxReader):  # of an image that is broken, the label may be, too
-                read = self.reader(pair, image.info.size if image else (1, 1))
-                boxes = read if image else None
+            elif isinstance(self.reader, BoxReader) and image:
+                boxes = self.reader(pair, image.info.size)
+            elif isinstance(self.reader, BoxReader):
+                label_problem = self._label_problem(self.reader, pair)
         except (DataError, MemoryError) as error:
             label_problem = self._said(error, pair.truth)
         return Record(image, problem, mask, boxes, label_problem)
+
+    def _label_problem(self, reader: BoxReader, pair: Pair) -> str:
+        """What is wrong with the label of an image that is broken, whatever the image's size and content."""
+        found = set()
+        for size in _ANY_SIZES:
+            try:
+                reader(pair, size)
+            except DataError as error:
+                found.add(
+                    "" if str(error).startswith(f"{self.root / pair.image}:") else self._said(error, pair.truth)
+                )
+            else:
+                found.add("")
+        return found.pop() if len(found) == 1 else ""
 
     def cost(self, pair: Pair) -> int:
         """Bytes that reading it occupies, about; from its header."""
@@ -62,8 +88,15 @@ class Examiner:
             info = image_info(self.root / pair.image)
         except DataError:
             return 0
-        labels = info.size[0] * info.size[1] if isinstance(self.reader, MaskReader) else 0
-        return labels + (_WINDOWED if info.windowed else 2 * decoded_bytes(info))
+        return reading_bytes(info) + self._mask_cost(pair)
+
+    def _mask_cost(self, pair: Pair) -> int:
+        if not isinstance(self.reader, MaskReader) or not pair.truth:
+            return 0
+        try:
+            return reading_bytes(image_info(self.root / pair.truth))
+        except DataError:
+            return 0
 
     def _said(self, error: Exception, name: str) -> str:
         if isinstance(error, MemoryError):
@@ -81,6 +114,7 @@ def examine(
     records: dict[int, Record] = {}
     waiting = list(range(len(pairs)))
     if workers == 0:
+        examiner.begin()
         for index in waiting:
             records[index] = examiner(pairs[index])
             progress(len(records))
@@ -112,7 +146,10 @@ def _run(
                 if running and used + cost > _AT_ONCE:
                     break
                 index = left.pop()
-                running[pool.submit(_work, pairs[index])] = index, cost
+                try:
+                    running[pool.submit(_work, pairs[index])] = index, cost
+                except BrokenProcessPool:
+                    return [index, *(other for other, _ in running.values())]
                 used += cost
             if not running:
                 return []
@@ -141,6 +178,7 @@ _examiner: Examiner | None = None  # of a worker process
 def _begin(examiner: Examiner) -> None:
     global _examiner
     _examiner = examiner
+    examiner.begin()
     cv2.setNumThreads(1)
 
 

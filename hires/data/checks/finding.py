@@ -26,13 +26,16 @@ class Finding(NamedTuple):
     places: tuple[Place, ...] = ()
 
 
-def found(
+def findings_of(
     code: str, severity: Severity, text: str, advice: str, places: Iterable[Place], number: int | None = None
 ) -> list[Finding]:
-    """A finding of these places, whose number fills the {n} of the text; none where there are none."""
+    """A finding of these places, whose number fills the first {n} of the text; none where there are none.
+
+    Whatever else stands in braces is a name of the data set.
+    """
     places = tuple(places)
     number = len(places) if number is None else number
-    return [Finding(code, severity, text.format(n=number), advice, number, places)] if places else []
+    return [Finding(code, severity, text.replace("{n}", str(number), 1), advice, number, places)] if places else []
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

@@ -31,6 +31,7 @@ class ImageFacts:
     high: float
     finite: bool  # no NaN, no infinity
     otherwise: str  # how the usual decoder reads it differently, or ""
+    alpha: tuple[float, float] | None  # its lowest and highest value, where it has any; in none of the above
 
     @property
     def is_flat(self) -> bool:
@@ -43,11 +44,14 @@ def read_facts(path: Path) -> ImageFacts:
     info = image_info(path)
     digest = hashlib.blake2b(repr((info.dtype.str, *info.size, info.bands)).encode(), digest_size=16)
     sums, squares = np.zeros(info.bands), np.zeros(info.bands)
-    low, high, finite, rows = np.inf, -np.inf, True, 0
+    low, high, finite, rows, alpha = np.inf, -np.inf, True, 0, None
     thumb = _Thumb(info.size)
     for band in image_bands(path, info):
-        if band.shape[1:] != (info.size[1], info.bands) or band.dtype != info.dtype:
+        if band.shape[1:] != (info.size[1], info.bands + info.alpha) or band.dtype != info.dtype:
             raise DataError(_disagreement(path, info, band))
+        if info.alpha:
+            alpha = _wider(alpha, band[:, :, info.bands :])
+            band = np.ascontiguousarray(band[:, :, : info.bands])
         digest.update(np.ascontiguousarray(band).data)
         rows += len(band)
         finite = finite and (band.dtype.kind != "f" or bool(np.isfinite(band).all()))
@@ -57,9 +61,10 @@ def read_facts(path: Path) -> ImageFacts:
         thumb.add(band)
     if rows != info.size[0]:
         raise DataError(f"{path}: header says {info.size[0]} rows, decoded {rows}; save it again")
+    header = read_header(path)
     return ImageFacts(
         info=info,
-        header=read_header(path),
+        header=header,
         digest=digest.digest(),
         thumb=thumb.finished(),
         pixels=info.size[0] * info.size[1],
@@ -68,8 +73,15 @@ def read_facts(path: Path) -> ImageFacts:
         low=low,
         high=high,
         finite=finite,
-        otherwise=differs(path, info),
+        otherwise=differs(path, info, header),
+        alpha=alpha,
     )
+
+
+def _wider(span: tuple[float, float] | None, values: np.ndarray) -> tuple[float, float]:
+    """A range, widened by some values."""
+    low, high = span or (np.inf, -np.inf)
+    return min(low, float(values.min())), max(high, float(values.max()))
 
 
 def _add_moments(band: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> None:
@@ -82,7 +94,7 @@ def _add_moments(band: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> Non
 
 
 def _disagreement(path: Path, info: ImageInfo, band: np.ndarray) -> str:
-    said = f"{'x'.join(map(str, info.size))}, {info.bands} band(s), {info.dtype}"
+    said = f"{'x'.join(map(str, info.size))}, {info.bands + info.alpha} band(s), {info.dtype}"
     got = f"{'x'.join(map(str, band.shape[:2]))}, {band.shape[2]} band(s), {band.dtype}"
     return f"{path}: header says {said}, decoded {got}; save it again"
 

@@ -7,8 +7,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.image_facts import ImageFacts
+from hires.data.checks.skipping import Fate
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.interfaces import DataError
@@ -18,21 +19,25 @@ Known = Sequence[tuple[str, ImageFacts]]
 
 
 def image_findings(
-    settings: DataSettings, pairs: Sequence[Pair], records: Sequence[Record], window: tuple[int, int] | None
+    settings: DataSettings,
+    pairs: Sequence[Pair],
+    records: Sequence[Record],
+    window: tuple[int, int] | None,
+    fate: Fate,
 ) -> list[Finding]:
     """All about the images themselves; `window`: (height, width) of training windows, pixels, if there are any."""
-    skips = settings.on_error == "skip"
     broken = [Place(p.image, r.problem) for p, r in zip(pairs, records, strict=True) if r.problem]
     known = [(p.image, r.image) for p, r in zip(pairs, records, strict=True) if r.image is not None]
     return [
-        *found(
+        *findings_of(
             "unreadable-image",
-            "warning" if skips else "error",
-            "{n} image(s) cannot be read" + (" and are skipped" if skips else ""),
+            fate.severity,
+            "{n} image(s) cannot be read" + fate.text,
             "copy them again, convert them, or remove them with their labels",
             broken,
         ),
         *_bands(settings, known),
+        *_alpha(settings, known),
         *_pixels(settings, known),
         *_files(known),
         *_mixtures(known),
@@ -45,22 +50,48 @@ def _bands(settings: DataSettings, known: Known) -> list[Finding]:
     """Images whose bands are not those that the settings want."""
     rules, places = settings.pixel_rules(), []
     for path, facts in known:
-        pixel = np.zeros((1, 1, facts.info.bands), facts.info.dtype)
+        alpha = facts.info.alpha if settings.bands and max(settings.bands) > facts.info.bands else 0
+        pixel = np.zeros((1, 1, facts.info.bands + alpha), facts.info.dtype)
         try:
             rules.shown(pixel, Path(path))
         except DataError as error:
             places.append(Place(path, str(error).removeprefix(f"{path}: ")))
-    return found("bands-refused", "error", "{n} image(s) have other bands than wanted", "as said for each", places)
+    return findings_of(
+        "bands-refused", "error", "{n} image(s) have other bands than wanted", "as said for each", places
+    )
+
+
+def _alpha(settings: DataSettings, known: Known) -> list[Finding]:
+    """Images that lose something with their alpha, which is a band only where data.bands names it."""
+    if settings.bands is not None:
+        return []
+    told = [
+        (facts.info.bands + facts.info.alpha, Place(path, f"alpha from {facts.alpha[0]:g} to {facts.alpha[1]:g}"))
+        for path, facts in known
+        if facts.alpha is not None and facts.alpha[0] < facts.alpha[1]
+    ]
+    count = told[0][0] if told else 0
+    bands = ",".join(str(band) for band in range(1, count + 1))
+    return findings_of(
+        "alpha-dropped",
+        "warning",
+        "{n} image(s) have an alpha channel that is not the same everywhere, and that is not used",
+        "nothing to do if it says what is transparent; if it is a band as others are (GDAL marks the fourth of "
+        f"four so), name it: data.bands=[{bands}] backbone.in_channels={count}",
+        [place for _, place in told],
+    )
 
 
 def _pixels(settings: DataSettings, known: Known) -> Iterator[Finding]:
     bad = [Place(path) for path, facts in known if not facts.finite and settings.nodata is None]
     advice = "say with data.nodata what they shall be (data.nodata=0), or remove the images"
-    yield from found("not-finite", "error", "{n} image(s) hold NaN or infinite pixels", advice, bad)
+    yield from findings_of("not-finite", "error", "{n} image(s) hold NaN or infinite pixels", advice, bad)
     flat = [Place(path, f"all pixels are {facts.low:g}") for path, facts in known if facts.is_flat]
-    yield from found("blank", "warning", "{n} image(s) show nothing: all pixels are equal", "remove them", flat)
+    yield from findings_of(
+        "blank", "warning", "{n} image(s) show nothing: all pixels are equal", "remove them", flat
+    )
     other = [Place(path, f"cv2.imread reads it {facts.otherwise}") for path, facts in known if facts.otherwise]
-    yield from found(
+    yield from findings_of(
         "decoders-disagree",
         "info",
         "{n} image(s) are read differently by OpenCV, which many programs read images with",
@@ -71,11 +102,11 @@ def _pixels(settings: DataSettings, known: Known) -> Iterator[Finding]:
 
 def _files(known: Known) -> Iterator[Finding]:
     turned = [
-        Place(path, f"EXIF orientation {facts.header.orientation}")
+        Place(path, f"EXIF orientation {facts.info.orientation}")
         for path, facts in known
-        if facts.header.orientation != 1
+        if facts.info.orientation != 1
     ]
-    yield from found(
+    yield from findings_of(
         "orientation",
         "info",
         "{n} image(s) are turned upright by their EXIF orientation",
@@ -85,13 +116,13 @@ def _files(known: Known) -> Iterator[Finding]:
     several = [
         Place(path, f"{facts.header.pictures} pictures") for path, facts in known if facts.header.pictures > 1
     ]
-    yield from found(
+    yield from findings_of(
         "several-pictures", "info", "{n} file(s) hold several pictures", "the first one is used", several
     )
     strange = [
         Place(path, f"is {facts.header.format}") for path, facts in known if not facts.header.fits(Path(path))
     ]
-    yield from found(
+    yield from findings_of(
         "other-format", "info", "{n} image(s) are of another format than their names say", "rename them", strange
     )
 
@@ -112,7 +143,7 @@ def _mixtures(known: Known) -> Iterator[Finding]:
         advice = "what differs in kind may tell classes apart that look alike: check where these come from"
         if code == "mixed-types":
             advice = "save all images with pixels of one type"
-        yield from found(
+        yield from findings_of(
             code,
             "info" if code == "mixed-bands" else "error",
             f"images have different {name}: {listed}",
@@ -141,7 +172,7 @@ def _sizes(known: Known, window: tuple[int, int] | None) -> Iterator[Finding]:
         if facts.info.size[0] < window[0] or facts.info.size[1] < window[1]
     ]
     text = f"{{n}} image(s) are smaller than the training window of {window[0]}x{window[1]} and will be padded"
-    yield from found("smaller-than-window", "info", text, "a smaller image_size wastes less", small)
+    yield from findings_of("smaller-than-window", "info", text, "a smaller image_size wastes less", small)
 
 
 def _area(size: tuple[int, int]) -> int:
@@ -155,7 +186,7 @@ def _names(paths: Sequence[str]) -> Iterator[Finding]:
     again = [
         Place(several[0], f"also {', '.join(several[1:])}") for several in folders.values() if len(several) > 1
     ]
-    yield from found(
+    yield from findings_of(
         "names-recur",
         "info",
         "{n} file name(s) stand in several folders",
@@ -163,10 +194,10 @@ def _names(paths: Sequence[str]) -> Iterator[Finding]:
         again,
     )
     blank = [Place(path) for path in paths if " " in path]
-    yield from found("blanks-in-paths", "info", "{n} path(s) hold a blank", "quote them in scripts", blank)
+    yield from findings_of("blanks-in-paths", "info", "{n} path(s) hold a blank", "quote them in scripts", blank)
     capital = [Place(path) for path in paths if (ending := PurePosixPath(path).suffix) != ending.lower()]
     if len(capital) < len(paths):
-        yield from found(
+        yield from findings_of(
             "capital-endings",
             "info",
             "{n} file name(s) end in capitals, others do not",

@@ -8,7 +8,8 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, findings_of
+from hires.data.checks.image_facts import THUMB
 from hires.data.pairs import Pair
 
 MOST_DIFFERENT = 10
@@ -16,7 +17,7 @@ MOST_DIFFERENT = 10
 _LEAST_CORRELATION = 0.95
 _NEIGHBOURS = 3  # frames of one clip whose numbers differ by no more are hardly different images
 _FRAME = re.compile(r"(?:.*/)?([^/]*\d[^/]*?[^\d/])(\d+)[^\d/]*")  # clip07-00123: a numbered clip, then the frame
-_ROWS = 2048  # images that are compared with all others at once
+_ROWS = 2048  # images that are compared with as many others at once
 _MOST = 20_000  # images that are compared with all of their split, too
 
 Splits = Mapping[str, Sequence[int]]
@@ -34,17 +35,18 @@ def leak_findings(
     across = [(first, other) for first, other in copies if _apart(first, other, homes)]
     within = [(first, other) for first, other in copies if not _apart(first, other, homes)]
     thumbs = _thumbs(records, homes)
-    similar = [pair for pair in _similar(thumbs, splits, homes) if pair not in set(copies)]
-    alike = set(_near(thumbs, list(thumbs), list(thumbs))) if at_random and len(thumbs) <= _MOST else set()
+    known = set(copies)
+    similar = [pair for pair in _similar(thumbs, splits, homes) if pair not in known]
+    alike = set(near(thumbs, list(thumbs), list(thumbs))) if at_random and len(thumbs) <= _MOST else set()
     return [
-        *found(
+        *findings_of(
             "leak-copy",
             "error",
             "{n} image(s) of one split are copies, pixel by pixel, of images of another",
             "remove them from one of the splits: what was learnt would be evaluated",
             _places(pairs, across, homes),
         ),
-        *found(
+        *findings_of(
             "leak-similar",
             "warning",
             "{n} pair(s) of nearly identical images lie in two splits",
@@ -52,14 +54,14 @@ def leak_findings(
             _places(pairs, similar, homes),
         ),
         *_frames(pairs, homes),
-        *found(
+        *findings_of(
             "copies",
             "warning",
             "{n} image(s) are copies, pixel by pixel, of others",
             "remove the copies: they count twice, and their labels may contradict each other",
             _places(pairs, within, homes),
         ),
-        *found(
+        *findings_of(
             "similar",
             "info",
             "{n} more pair(s) of images are nearly identical; a division at random may part them",
@@ -103,7 +105,7 @@ def _copies(records: Sequence[Record]) -> list[tuple[int, int]]:
 def _thumbs(records: Sequence[Record], homes: Mapping[int, set[str]]) -> dict[int, np.ndarray]:
     """The thumbnails of images that show something, by index."""
     return {
-        index: facts.thumb.astype(np.float32)
+        index: facts.thumb
         for index in sorted(homes)
         if (facts := records[index].image) is not None and not facts.is_flat and facts.thumb.any()
     }
@@ -117,32 +119,35 @@ def _similar(
     for one, two in combinations(splits, 2):
         mine, others = ([i for i in splits[name] if i in thumbs] for name in (one, two))
         if set(splits[one]) != set(splits[two]):
-            pairs.update(pair for pair in _near(thumbs, mine, others) if _apart(*pair, homes))
+            pairs.update(pair for pair in near(thumbs, mine, others) if _apart(*pair, homes))
     return sorted(pairs)
 
 
-def _near(
+def near(
     thumbs: Mapping[int, np.ndarray], some: Sequence[int], others: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Pairs (lower, higher) of images whose thumbnails agree: dHash (Krawetz 2013), 256 bits; correlation."""
-    if not some or not others:
-        return
-    for start in range(0, len(some), _ROWS):
-        part = some[start : start + _ROWS]
-        different = _differences([thumbs[i] for i in part], [thumbs[i] for i in others])
-        for a, b in np.argwhere(different <= MOST_DIFFERENT).tolist():
-            first, other = sorted((part[a], others[b]))
-            if first != other and _correlation(thumbs[first], thumbs[other]) >= _LEAST_CORRELATION:
-                yield first, other
+    """Pairs (lower, higher) of images whose thumbnails agree: dHash (Krawetz 2013), 256 bits; correlation.
+
+    What is compared at once are blocks of both, so that memory grows with the images, not with their square.
+    """
+    left, right = (_signs([thumbs[index] for index in side]) for side in (some, others))
+    for top in range(0, len(left), _ROWS):
+        rows = left[top : top + _ROWS].astype(np.float32)
+        for start in range(0, len(right), _ROWS):
+            columns = right[start : start + _ROWS].astype(np.float32)
+            different = (rows.shape[1] - rows @ columns.T) / 2
+            for a, b in np.argwhere(different <= MOST_DIFFERENT).tolist():
+                first, other = sorted((some[top + a], others[start + b]))
+                if first != other and _correlation(thumbs[first], thumbs[other]) >= _LEAST_CORRELATION:
+                    yield first, other
 
 
-def _differences(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> np.ndarray:
-    """(N, M) number of neighbouring parts of which the brighter is another one."""
-    signs = [
-        np.stack([np.where(t[:, 1:] > t[:, :-1], 1.0, -1.0).ravel() for t in side]) for side in (some, others)
-    ]
-    a, b = (side.astype(np.float32) for side in signs)
-    return (a.shape[1] - a @ b.T) / 2
+def _signs(thumbs: Sequence[np.ndarray]) -> np.ndarray:
+    """(N, parts) int8: 1 where a part is brighter than the one to the left of it, else -1."""
+    signs = np.empty((len(thumbs), THUMB[0] * (THUMB[1] - 1)), np.int8)
+    for row, thumb in zip(signs, thumbs, strict=True):
+        row[:] = np.where(thumb[:, 1:] > thumb[:, :-1], 1, -1).ravel()
+    return signs
 
 
 def _correlation(one: np.ndarray, two: np.ndarray) -> float:
@@ -162,7 +167,7 @@ def _frames(pairs: Sequence[Pair], homes: Mapping[int, set[str]]) -> Iterator[Fi
         for (one, a), (two, b) in pairwise(sorted(frames))
         if two - one <= _NEIGHBOURS and _apart(a, b, homes)
     ]
-    yield from found(
+    yield from findings_of(
         "leak-frames",
         "warning",
         "{n} pair(s) of neighbouring frames, by their names, lie in two splits",

@@ -1,5 +1,7 @@
 """Data sets whose images stand in annotation files: what each split says, and what it cannot say."""
 
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,12 +10,12 @@ import numpy as np
 from hires.data.box_classes import Vocabulary
 from hires.data.box_folder import AnnotatedImages, BoxSettings
 from hires.data.box_objects import Objects
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.listing import Listing, quiet, said
+from hires.data.images import image_info
 from hires.data.pairs import Pair, is_image_name
+from hires.data.splits import SPLITS
 from hires.interfaces import ConfigError, DataError
-
-SPLITS = ("train", "val", "test")
 
 
 class Listed(NamedTuple):
@@ -27,20 +29,24 @@ class Listed(NamedTuple):
 def listed(settings: BoxSettings) -> Listed:
     """What the annotation files of all splits say. A split that cannot be read is a finding.
 
-    The images of such a split are those below its folder, so that what else is broken is seen, too.
+    The images of such a split are those below its folder, so that what else is broken is seen, too. An image whose
+    header cannot be read belongs to its split, but its objects, whose boxes may need its size, do not count.
     """
     root, homes = settings.root_path(), dict[str, int]()
     pairs, splits, findings, parts = list[Pair](), dict[str, list[int]](), list[Finding](), list[Objects]()
     names, numbered, complete = dict[int, str](), True, True
     for split in [name for name in SPLITS if settings.has_split(name)]:
+        left: list[str] = []
         try:
             with quiet():
-                given = settings.annotated(split)
+                given = _passing_over(settings, left).annotated(split)
+                if left and not given.images.paths:  # that is no matter of single images: what does training say?
+                    given = settings.annotated(split)
         except (DataError, ConfigError) as error:
             findings.append(_refused(split, said(error, root)))
             paths, truths = _below(settings, split), None
         else:
-            paths, truths = given.images.paths, given.places
+            paths, truths = [*given.images.paths, *left], [*given.places, *[""] * len(left)]
         indices = []
         for number, path in enumerate(paths):
             truth = str(truths[number]).removeprefix(f"{root}/") if truths else ""
@@ -58,6 +64,26 @@ def listed(settings: BoxSettings) -> Listed:
     return Listed(Listing(pairs, splits, findings), objects, Vocabulary(names, numbered, complete))
 
 
+def _passing_over(settings: BoxSettings, left: list[str]) -> BoxSettings:
+    """The same settings, but images whose headers cannot be read are put into `left`, however many they are."""
+
+    def readable(self: BoxSettings, pairs: Sequence[Pair], split: str) -> list[Pair]:
+        good = []
+        for pair in pairs:
+            try:
+                image_info(self.root_path() / pair.image)
+            except DataError:
+                left.append(pair.image)
+            else:
+                good.append(pair)
+        return good
+
+    kind = type(settings)
+    lenient = type(kind.__name__, (kind,), {"readable": readable})
+    made: BoxSettings = lenient(**{one.name: getattr(settings, one.name) for one in fields(settings)})
+    return made
+
+
 def _refused(split: str, text: str) -> Finding:
     return Finding("unreadable-label", "error", f"split {split!r} cannot be read: {text}", "correct it as said", 1)
 
@@ -66,7 +92,7 @@ def _remarks(given: AnnotatedImages, split: str) -> list[Finding]:
     findings: list[Finding] = []
     for one in given.findings:
         places = [Place(name, split) for name in one.names]
-        findings += found(
+        findings += findings_of(
             "label-remark", "warning", f"{{n}} {one.what}", "check the annotations", places, one.number
         )
     return findings

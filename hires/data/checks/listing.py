@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hires.data.box_folder import PairedBoxes
-from hires.data.checks.finding import Finding, Place, found
+from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.lists import list_findings
 from hires.data.folds import Folds, check_group_leaks, group_names
 from hires.data.mask_folder import MaskFolder
@@ -49,7 +49,7 @@ def _masks(settings: MaskFolder) -> tuple[list[Pair], list[Finding]]:
     bare = [Place(pair.image) for pair in pairs if not pair.truth]
     unused = [Place(path) for key, path in masks.items() if key not in images]
     return sorted(pairs, key=lambda pair: pair.image), [
-        *found(
+        *findings_of(
             "image-without-label",
             "error",
             "{n} image(s) have no mask",
@@ -66,7 +66,7 @@ def _labels(settings: PairedBoxes) -> tuple[list[Pair], list[Finding]]:
     bare = [Place(pair.image) for pair in pairs if not pair.truth]
     refused = settings.missing_labels == "error"
     return pairs, [
-        *found(
+        *findings_of(
             "image-without-label",
             "error" if refused else "info",
             "{n} image(s) have no label file" + ("" if refused else " and count as images without objects"),
@@ -90,7 +90,7 @@ def _lonely(settings: PairedBoxes, pairs: Sequence[Pair]) -> list[str]:
 
 def _unused(places: Sequence[Place], what: str) -> list[Finding]:
     text = "{n} " + what + "(s) belong to no image and are not used"
-    return found("label-without-image", "warning", text, "add the images, or remove these files", places)
+    return findings_of("label-without-image", "warning", text, "add the images, or remove these files", places)
 
 
 def splits_of(settings: SplitSettings, pairs: Sequence[Pair]) -> tuple[dict[str, list[int]], list[Finding]]:
@@ -157,7 +157,7 @@ def _in_two(pairs: Sequence[Pair], keys: Mapping[str, set[str]]) -> list[Finding
         Place(pair.image, " and ".join(homes[pair.key])) for pair in pairs if len(homes.get(pair.key, ())) > 1
     ]
     advice = "change data.splits so that no image is in two"
-    return found("leak-listed", "error", "{n} image(s) are in two splits", advice, shared)
+    return findings_of("leak-listed", "error", "{n} image(s) are in two splits", advice, shared)
 
 
 def _group_leaks(root: Path, names: Mapping[str, str], keys: Mapping[str, set[str]]) -> list[Finding]:
@@ -186,7 +186,7 @@ def _in_none(pairs: Sequence[Pair], keys: Mapping[str, set[str]]) -> list[Findin
     taken = set().union(*keys.values())
     left = [Place(pair.image) for pair in pairs if pair.key not in taken]
     text = "{n} image(s) are in no split and were not read"
-    return found("unused-images", "info", text, "list them in data.splits if they are wanted", left)
+    return findings_of("unused-images", "info", text, "list them in data.splits if they are wanted", left)
 
 
 def said(error: Exception, root: Path) -> str:

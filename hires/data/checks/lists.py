@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hires.data.checks.finding import Finding, Place, Severity, found
+from hires.data.checks.finding import Finding, Place, Severity, findings_of
 from hires.data.pairs import Pair, glob_regex, is_image_name
 from hires.data.split_lists import Lookup, entries_of
 from hires.interfaces import DataError
@@ -28,7 +28,7 @@ def list_findings(root: Path, pairs: Sequence[Pair], splits: Mapping[str, Any], 
                 where = Place(text, f"data.splits.{split}")
                 advice = f"globs are of paths below {root.name}, such as {pairs[0].image}"
                 severity: Severity = "warning" if skips else "error"
-                findings += found("glob-without-image", severity, "a glob matches no image", advice, [where])
+                findings += findings_of("glob-without-image", severity, "a glob matches no image", advice, [where])
     return findings
 
 
@@ -40,7 +40,7 @@ def _of_list(root: Path, pairs: Sequence[Pair], name: str, split: str, missing: 
         return [Finding("list-unreadable", "error", text, "correct data.splits", 1, (Place(name),))]
     if not entries:
         advice = f"write one image a line, or change data.splits.{split}"
-        return found("list-empty", "error", "a list names no image", advice, [Place(name)])
+        return findings_of("list-empty", "error", "a list names no image", advice, [Place(name)])
     images = Lookup(root, pairs)
     keys = {entry: images.key(entry) for entry in entries}
     by_key = {pair.key: pair.image for pair in pairs}
@@ -52,21 +52,21 @@ def _of_list(root: Path, pairs: Sequence[Pair], name: str, split: str, missing: 
     ]
     twice = [Place(name, f"{entry}: {count} times") for entry, count in Counter(entries).items() if count > 1]
     return [
-        *found(
+        *findings_of(
             "list-without-image",
             missing,
             f"{{n}} of {len(entries)} entries of {name} match no image, or several",
             "remove them or add the images; data.missing_entries=skip passes over them",
             absent,
         ),
-        *found(
+        *findings_of(
             "list-other-name",
             "info",
             f"{{n}} of {len(entries)} entries of {name} name files that do not exist; they are found otherwise",
             "other programs would not find them: write paths relative to the data set's root",
             other,
         ),
-        *found(
+        *findings_of(
             "list-repeats",
             "warning",
             f"{{n}} image(s) stand in {name} more than once",

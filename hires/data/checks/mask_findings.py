@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from hires.data.checks.examine import Record
-from hires.data.checks.finding import Finding, Place, Severity, found, percent
+from hires.data.checks.finding import Finding, Place, Severity, findings_of, percent
 from hires.data.checks.mask_facts import MaskFacts
+from hires.data.checks.skipping import Fate
 from hires.data.class_values import colour_text
 from hires.data.mask_folder import MaskFolder
 from hires.data.pairs import Pair
@@ -23,20 +24,22 @@ _MOST_BYTES = 2**20
 Masks = Sequence[tuple[Pair, Record, MaskFacts]]
 
 
-def mask_findings(settings: MaskFolder, pairs: Sequence[Pair], records: Sequence[Record]) -> list[Finding]:
+def mask_findings(
+    settings: MaskFolder, pairs: Sequence[Pair], records: Sequence[Record], fate: Fate
+) -> list[Finding]:
     """All about masks that lie in files of their own."""
     both = list(zip(pairs, records, strict=True))
     broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
     masks = [(pair, record, record.mask) for pair, record in both if record.mask is not None]
     return [
-        *found(
+        *findings_of(
             "unreadable-mask",
-            "error",
-            "{n} mask(s) cannot be read",
+            fate.severity,
+            "{n} mask(s) cannot be read" + fate.text,
             "correct them as said for each, or remove them with their images",
             broken,
         ),
-        *_sizes(masks),
+        *_sizes(masks, fate),
         *_palettes(masks, is_colour=settings.table().is_colour),
         *_values(settings, masks),
         *_soft(settings, masks),
@@ -46,14 +49,16 @@ def mask_findings(settings: MaskFolder, pairs: Sequence[Pair], records: Sequence
     ]
 
 
-def _sizes(masks: Masks) -> list[Finding]:
+def _sizes(masks: Masks, fate: Fate) -> list[Finding]:
     wrong = [
         Place(pair.truth, f"mask {_text(mask.size)}, image {_text(record.image.info.size)} (height x width)")
         for pair, record, mask in masks
         if record.image is not None and record.image.info.size != mask.size
     ]
-    text = "{n} mask(s) are of another size than their images"
-    return found("size-mismatch", "error", text, "make them equal: no pixel has a certain class otherwise", wrong)
+    text = "{n} mask(s) are of another size than their images" + fate.text
+    return findings_of(
+        "size-mismatch", fate.severity, text, "make them equal: no pixel has a certain class otherwise", wrong
+    )
 
 
 def _text(size: tuple[int, int]) -> str:
@@ -73,7 +78,7 @@ def _palettes(masks: Masks, *, is_colour: bool) -> Iterator[Finding]:
                 break
     if not is_colour:
         text = "{n} mask(s) show a value in another colour than others: palette indices are then hardly classes"
-        yield from found(
+        yield from findings_of(
             "palettes-differ", "error", text, "list colours in data.classes instead of values", contrary
         )
     elif contrary:
@@ -81,7 +86,7 @@ def _palettes(masks: Masks, *, is_colour: bool) -> Iterator[Finding]:
         orders = len({tuple((mask.palette or {}).items()) for _, _, mask in masks if mask.palette is not None})
         text = f"{{n}} of {len(masks)} masks are palette files, with {orders} palettes; they are read by colour"
         advice = "nothing to do for hires; read by its indices, a colour is another class in another file"
-        yield from found("palette-masks", "info", text, advice, files)
+        yield from findings_of("palette-masks", "info", text, advice, files)
 
 
 def _values(settings: MaskFolder, masks: Masks) -> Iterator[Finding]:
@@ -105,7 +110,12 @@ def _values(settings: MaskFolder, masks: Masks) -> Iterator[Finding]:
         advice = "these look like soft edges between 0 and 255: set data.threshold=127"
     severity: Severity = "error" if refused or wrong else "info"
     yield Finding(
-        "unlisted-values", severity, text.format(n=len(places)) + fate, advice, len(places), tuple(places)
+        "unlisted-values",
+        severity,
+        text.replace("{n}", str(len(places)), 1) + fate,
+        advice,
+        len(places),
+        tuple(places),
     )
 
 
@@ -156,7 +166,7 @@ def _soft(settings: MaskFolder, masks: Masks) -> list[Finding]:
         f"{{n}} mask(s) have soft edges, cut at data.threshold={settings.threshold:g}; what is above 0 but not "
         f"above that is up to {percent(most)} of a mask's foreground"
     )
-    return found("soft-masks", "info", text, "nothing to do, if the threshold is what you want", places)
+    return findings_of("soft-masks", "info", text, "nothing to do, if the threshold is what you want", places)
 
 
 def _empty(settings: MaskFolder, masks: Masks) -> list[Finding]:
@@ -166,7 +176,7 @@ def _empty(settings: MaskFolder, masks: Masks) -> list[Finding]:
         for pair, _, mask in masks
         if (wanted := table.classes_of(mask.folder)) and not mask.pixels[wanted].any()
     ]
-    return found(
+    return findings_of(
         "empty-masks",
         "warning",
         "{n} mask(s) hold no pixel of the class that their folder stands for",
@@ -179,7 +189,7 @@ def _folders(settings: MaskFolder, pairs: Sequence[Pair]) -> list[Finding]:
     named = settings.table().folders
     there = {part for pair in pairs for part in Path(pair.truth).parts[:-1]}
     absent = [Place(folder) for folder in sorted(named - there)]
-    return found(
+    return findings_of(
         "folder-without-mask",
         "error",
         "{n} folder(s) that data.classes names hold no mask",
@@ -202,7 +212,7 @@ def class_files(settings: MaskFolder, masks: Masks) -> list[Finding]:
         if len(colours) > 1 and share < _MOSTLY:
             places.append(Place(file.name, f"its {len(colours)} colours are {percent(share)} of the pixels"))
     text = "{n} file(s) list other colours than the masks hold"
-    return found("classes-file", "info", text, "do not take data.classes from there", places)
+    return findings_of("classes-file", "info", text, "do not take data.classes from there", places)
 
 
 def _colours_in(file: Path) -> set[int]:

@@ -5,16 +5,18 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from hires.data.checks.headers import Header
 from hires.data.images import ImageInfo
 
 _MOST_PIXELS = 2**26  # what is larger is not decoded once more
 _USUAL = {"BMP", "GIF", "JPEG", "MPO", "PNG", "PPM", "WEBP"}
+_PLAIN = {"L", "RGB"}  # without alpha or palette
 
 
-def differs(path: Path, info: ImageInfo) -> str:
-    """How size, bands or type differ, in words, or "". 8-bit files of usual formats with usual bands do not."""
-    plain = info.dtype == np.uint8 and info.bands in (1, 3) and info.format.upper() in _USUAL
-    if plain or info.size[0] * info.size[1] > _MOST_PIXELS:
+def differs(path: Path, info: ImageInfo, header: Header) -> str:
+    """How size, bands or type differ, in words, or "". Upright 8-bit gray and RGB of usual formats do not."""
+    plain = info.dtype == np.uint8 and header.mode in _PLAIN and info.orientation == 1
+    if (plain and info.format.upper() in _USUAL) or info.size[0] * info.size[1] > _MOST_PIXELS:
         return ""
     level = cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     try:

@@ -25,12 +25,14 @@ from hires.data.checks.listed import listed
 from hires.data.checks.listing import Listing, listing_of, quiet
 from hires.data.checks.mask_facts import MaskReader
 from hires.data.checks.mask_findings import mask_findings
+from hires.data.checks.skipping import fate_of_broken
 from hires.data.checks.things import Things, joined_facts, things_of
 from hires.data.demo import ensure_demo
 from hires.data.mask_folder import MaskFolder
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.data.split_settings import SplitSettings
+from hires.data.splits import SPLITS
 
 Size = tuple[int, int]
 
@@ -104,14 +106,14 @@ def survey(settings: DataSettings, shown: Shown, progress: Callable[[int, int], 
 def _of_masks(settings: MaskFolder, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
     listing, records = _read(listing_of(settings), settings, MaskReader(settings), progress)
     classes = classes_of_masks(settings.table().names, records, listing.splits, shown.image_size)
-    own = mask_findings(settings, listing.pairs, records)
+    own = mask_findings(settings, listing.pairs, records, fate_of_broken(settings, records, listing.splits))
     return _made(settings, listing, records, classes, "pixels", None, shown, own)
 
 
 def _of_labels(settings: PairedBoxes, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
     listing, records = _read(listing_of(settings), settings, BoxReader(settings), progress)
     objects, vocabulary = joined_facts(records)
-    own = label_findings(listing.pairs, records)
+    own = label_findings(listing.pairs, records, fate_of_broken(settings, records, listing.splits))
     if not vocabulary.names and (vocabulary.complete or settings.table() is None):  # no label file could be read
         return _made(settings, listing, records, [], "objects", None, shown, own)
     things = things_of(objects, vocabulary, sizes_of(records), settings.table(), _ignored(settings))
@@ -136,7 +138,7 @@ def _of_lists(settings: BoxSettings, shown: Shown, progress: Callable[[int, int]
 def _of_any(settings: DataSettings, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
     """Of a reader of someone else's: the images alone."""
     names, splits = dict[str, int](), dict[str, list[int]]()
-    for split in filter(settings.has_split, ("train", "val", "test")):
+    for split in filter(settings.has_split, SPLITS):
         with quiet():
             source = settings.source(split)
         splits[split] = [names.setdefault(source.name(i), len(names)) for i in range(len(source))]
@@ -155,7 +157,7 @@ def _read(
     places = {index: place for place, index in enumerate(used)}
     splits = {name: [places[index] for index in members] for name, members in listing.splits.items()}
     pairs = [listing.pairs[index] for index in used]
-    examiner = Examiner(settings.root_path(), reader)
+    examiner = Examiner(settings.root_path(), reader, settings.max_pixels)
     with quiet():  # what readers say once a process is among the findings
         records = examine(examiner, pairs, settings.workers, lambda done: progress(done, len(pairs)))
     return Listing(pairs, splits, listing.findings), records
@@ -176,7 +178,7 @@ def _made(
     size, has_things = shown.image_size, things is not None
     findings = [
         *listing.findings,
-        *image_findings(settings, pairs, records, window),
+        *image_findings(settings, pairs, records, window, fate_of_broken(settings, records, splits)),
         *own,
         *leak_findings(pairs, records, splits, at_random=_is_divided_at_random(settings)),
         *class_findings(classes, unit),

@@ -48,7 +48,7 @@ def open_dicom(path: Path, values: bool) -> Iterator[Picture]:
             tell_once("of DICOM files with several frames only the first is read")
         check_promise(path, header.bytes, path.stat().st_size, _CODED_RATIO if header.coded else 1)
         with _quiet(path):
-            stored = first_frame(_library(path).dcmread(path), header)
+            stored = first_frame(path, _library(path).dcmread(path), header)
         return header.meaning(part(stored, window), values)
 
     bands = 3 if header.colour else 1

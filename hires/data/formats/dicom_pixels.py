@@ -6,6 +6,8 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
+from hires.data.formats.jpeg import check_jpeg, jpeg_header
+from hires.data.formats.jpeg2000 import jpeg2000_header
 from hires.interfaces import DataError
 
 _GRAY, _COLOUR = ("MONOCHROME1", "MONOCHROME2"), ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT")
@@ -75,8 +77,8 @@ def _rescale(path: Path, image: Any) -> tuple[float, float]:
     return float(told.get("RescaleSlope", 1)), float(told.get("RescaleIntercept", 0))
 
 
-def first_frame(image: Any, header: Header) -> np.ndarray:
-    """(H, W) or (H, W, samples) as stored, colours as RGB. Raises ValueError and what decoders raise."""
+def first_frame(path: Path, image: Any, header: Header) -> np.ndarray:
+    """(H, W) or (H, W, samples) as stored, colours as RGB. Raises DataError, and whatever decoders raise."""
     if not header.coded:
         return _native(image, header)
     frame = _first_fragment(image, header)
@@ -84,6 +86,7 @@ def first_frame(image: Any, header: Header) -> np.ndarray:
         planes = imagecodecs.dicomrle_decode(frame, header.stored)
         shaped = np.frombuffer(planes, header.stored).reshape(header.samples, *header.size)
         return _rgb(shaped.transpose(1, 2, 0), header)
+    _check_inner(path, header, frame)
     if header.syntax in _JPEG:
         # some write "RGB" beside a JFIF file, which is YCbCr; without a marker the decoder would guess YCbCr
         space = "RGB" if header.kind == "RGB" and b"JFIF" not in frame[:24] else None
@@ -97,6 +100,20 @@ def first_frame(image: Any, header: Header) -> np.ndarray:
     if decoded.shape[:2] != header.size or decoded.dtype.itemsize != header.stored.itemsize:
         raise ValueError
     return _extended(decoded.view(header.stored), header)
+
+
+def _check_inner(path: Path, header: Header, frame: bytes) -> None:
+    """Before decoders make room for what the image within says of itself. Raises DataError or ValueError."""
+    if header.syntax in _JPEG_2000:
+        coded = jpeg2000_header(path, frame)
+        told = coded.height, coded.width, coded.samples
+    else:
+        inner = jpeg_header(path, frame)
+        told = inner.height, inner.width, inner.components
+        if header.syntax in _JPEG:
+            check_jpeg(path, inner, frame)
+    if told != (*header.size, header.samples):
+        raise ValueError
 
 
 def _native(image: Any, header: Header) -> np.ndarray:

@@ -18,7 +18,7 @@ from hires.data.formats.picture import Picture, part
 from hires.interfaces import DataError, Window
 
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # in coded data: not stuffing, restart or fill
-_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+_FRAMES = {*range(0xC0, 0xD0), 0xF7} - {0xC4, 0xC8, 0xCC}  # the last of JPEG-LS, as it is within DICOM
 _ARITHMETIC = range(0xC9, 0xD0)
 _BANDS = {1: 1, 3: 3, 4: 3}
 # of Huffman codes: a bit for 64 samples at least, a quarter of them chroma; of arithmetic ones a lot
@@ -53,9 +53,7 @@ def open_jpeg(path: Path, values: bool) -> Iterator[Picture]:
 
     def pixels(window: Window) -> np.ndarray:
         data = read_bytes(path)
-        if not _is_complete(data, header.scan):
-            raise DataError(f"{path}: the JPEG is cut short (no end marker); copy it again or remove it")
-        _check_work(path, header, data)
+        check_jpeg(path, header, data)
         decoded = part(imagecodecs.jpeg8_decode(data), window)
         # what writes CMYK into JPEG (Adobe's conventions) stores it inverted
         return cmyk_to_rgb(~decoded) if header.components == 4 else decoded
@@ -63,7 +61,14 @@ def open_jpeg(path: Path, values: bool) -> Iterator[Picture]:
     yield Picture("JPEG", size, dtype, bands, pixels, header.orientation)
 
 
-def _check_work(path: Path, header: Header, data: bytes) -> None:
+def check_jpeg(path: Path, header: Header, data: bytes) -> None:
+    """Raises DataError for a JPEG (maybe within another file) that is cut short or made to keep decoders busy."""
+    if not _is_complete(data, header.scan):
+        raise DataError(f"{path}: the JPEG is cut short (no end marker); copy it again or remove it")
+    check_work(path, header, data)
+
+
+def check_work(path: Path, header: Header, data: bytes) -> None:
     """Raises DataError for more pixels, or more passes over them, than a sound file of this length has."""
     ratio = _ARITHMETIC_A_BYTE if header.arithmetic else _PIXELS_A_BYTE
     check_promise(path, header.height * header.width, len(data), ratio)

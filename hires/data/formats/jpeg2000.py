@@ -16,11 +16,13 @@ from hires.data.formats.sample_types import as_native, native, stretched, withou
 from hires.interfaces import DataError, Window
 
 _START = b"\xff\x4f\xff\x51"
-_PIXELS_A_BYTE = 2**14  # far more than images reach that show something
+_MOST_A_BYTE = 2**18  # bytes of pixels; an image of one colour reaches 120,000
 _TYPES = {(8, False): "uint8", (8, True): "int8", (16, False): "uint16", (16, True): "int16"}
 
 
-class _Header(NamedTuple):
+class Header(NamedTuple):
+    """Of a file or a codestream."""
+
     height: int
     width: int
     samples: int
@@ -28,21 +30,28 @@ class _Header(NamedTuple):
     dtype: np.dtype  # as stored
     colours: int  # samples that are no alpha
 
+    @property
+    def bytes(self) -> int:
+        return self.height * self.width * self.samples * self.dtype.itemsize
+
 
 @contextmanager
 def open_jpeg2000(path: Path, values: bool) -> Iterator[Picture]:
     """All bands but alpha; fewer than 8 bits over 0..255, or with `values` as stored."""
     with mapped(path) as content:
-        header = _header(path, content)
+        header = jpeg2000_header(path, content)
         held = len(content)
-    size = (header.height, header.width)
+    size, alphas = (header.height, header.width), header.samples - header.colours
     check_sides(path, *size)
 
     def pixels(window: Window) -> np.ndarray:
-        check_promise(path, header.height * header.width, held, _PIXELS_A_BYTE)
-        if header.colours < header.samples:
+        if alphas:
             tell_alpha()
-        decoded = without_alpha(imagecodecs.jpeg2k_decode(read_bytes(path)), header.colours)
+        return opaque(window, header.colours)
+
+    def opaque(window: Window, bands: int = header.samples) -> np.ndarray:
+        check_promise(path, header.bytes, held, _MOST_A_BYTE)
+        decoded = without_alpha(imagecodecs.jpeg2k_decode(read_bytes(path)), bands)
         if decoded.shape[:2] != size:
             raise DataError(
                 f"{path}: header says {size} (height, width), decoded {decoded.shape[:2]}; save it again"
@@ -50,10 +59,12 @@ def open_jpeg2000(path: Path, values: bool) -> Iterator[Picture]:
         decoded = as_native(path, part(decoded, window))
         return decoded if values else stretched(decoded, header.bits)
 
-    yield Picture("JPEG 2000", size, native(path, header.dtype), header.colours, pixels)
+    dtype = native(path, header.dtype)
+    yield Picture("JPEG 2000", size, dtype, header.colours, pixels, alphas=alphas, opaque=opaque)
 
 
-def _header(path: Path, content: mmap) -> _Header:
+def jpeg2000_header(path: Path, content: mmap | bytes) -> Header:
+    """What the boxes and the codestream say before the pixels. Raises DataError."""
     at = content.find(_START)
     if at < 0 or at + 43 > len(content):
         raise DataError(f"{path}: the JPEG 2000 file has no codestream; copy it again or remove it")
@@ -68,8 +79,8 @@ def _header(path: Path, content: mmap) -> _Header:
     dtype = np.dtype(_TYPES[8 if bits <= 8 else 16, signed])
     palette = _box(content[:at], b"pclr")
     if palette is not None and len(palette) > 2:  # entries, columns
-        return _Header(bottom - top, right - left, palette[2], 8, np.dtype(np.uint8), palette[2])
-    return _Header(bottom - top, right - left, samples, bits, dtype, samples - _alphas(content[:at]))
+        return Header(bottom - top, right - left, palette[2], 8, np.dtype(np.uint8), palette[2])
+    return Header(bottom - top, right - left, samples, bits, dtype, samples - _alphas(content[:at]))
 
 
 def _box(head: bytes, name: bytes) -> bytes | None:

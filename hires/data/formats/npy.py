@@ -22,10 +22,11 @@ def open_npy(path: Path, values: bool) -> Iterator[Picture]:
     height, width = stored.shape[:2]
     bands = stored.shape[2] if stored.ndim == 3 else 1
     check_sides(path, height, width)
-    dtype = stored.dtype.newbyteorder("=") if values else native(path, stored.dtype)
+    raw = np.dtype(np.uint8) if stored.dtype == np.bool_ else stored.dtype.newbyteorder("=")
+    dtype = raw if values else native(path, stored.dtype)
 
     def pixels(window: Window) -> np.ndarray:
-        array = part(stored, window).astype(stored.dtype.newbyteorder("="))
-        return array if values else as_native(path, array)
+        array = part(stored, window)
+        return array.astype(raw) if values else as_native(path, array.astype(stored.dtype.newbyteorder("=")))
 
     yield Picture("NPY", (height, width), dtype, bands, pixels, windowed=True)

@@ -22,6 +22,9 @@ class Picture:
     pixels: Callable[[Window], np.ndarray]
     orientation: int = 1  # as EXIF counts
     windowed: bool = False  # a window is decoded alone
+    rows: int = 1  # as stored that are decoded together, where windows are
+    alphas: int = 0  # samples beyond the bands, which say how opaque a pixel is
+    opaque: Callable[[Window], np.ndarray] | None = None  # as `pixels`, with those samples as the last bands
 
 
 def part(array: np.ndarray, window: Window) -> np.ndarray:

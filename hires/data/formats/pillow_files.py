@@ -7,14 +7,14 @@ from pathlib import Path
 from threading import RLock
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
-from hires.data.formats.image_file import check_pixels, check_promise, check_sides, naming, read_bytes, tell_alpha
+from hires.data.formats.image_file import check_promise, check_sides, read_bytes, tell_alpha
 from hires.data.formats.picture import Picture, part
 from hires.interfaces import DataError, Window
 
 _LOW_BITS = {"L;2": 85, "L;4": 17}  # Pillow stretches 2- and 4-bit gray to 0..255 by this factor
-_GRAY, _ALPHA = {"1", "L", "LA", "I;16", "I"}, {"LA", "RGBA", "PA"}
+_GRAY = {"1", "L"}
 _UNPACKED = {"GIF": 2731, "BMP": 128}  # most pixels that one byte of the file can stand for
 _lock = RLock()
 
@@ -36,20 +36,6 @@ def opened(path: str | Path, source: bytes | str | Path) -> Iterator[Image.Image
         yield file
 
 
-def decode_upright(path: str | Path, file: Image.Image) -> None:
-    """Decodes what Pillow has opened and turns it upright, in place. Raises DataError."""
-    check_pixels(path, file.height, file.width)
-    with naming(path):
-        ImageOps.exif_transpose(file, in_place=True)
-        file.load()
-
-
-def bands_of(file: Image.Image, rows: int) -> Iterator[np.ndarray]:
-    """The pixels of a decoded file in bands of rows; as a whole Pillow would copy them several times."""
-    for top in range(0, file.height, rows):
-        yield np.asarray(file.crop((0, top, file.width, min(top + rows, file.height))))
-
-
 @contextmanager
 def open_by_pillow(path: Path, values: bool) -> Iterator[Picture]:
     """A GIF (its first frame) or BMP: gray or RGB, or with `values` palette indices as stored."""
@@ -61,7 +47,7 @@ def open_by_pillow(path: Path, values: bool) -> Iterator[Picture]:
 
     def pixels(window: Window) -> np.ndarray:
         check_promise(path, height * width, held, _UNPACKED.get(kind, 128))
-        if mode in _ALPHA:
+        if mode == "RGBA":
             tell_alpha()
         with opened(path, read_bytes(path)) as file:
             if bands == 1:

@@ -40,16 +40,26 @@ def open_png(path: Path, values: bool) -> Iterator[Picture]:
     bands = 1 if values and header.colour == _PALETTE else _BANDS[header.colour]
     dtype = np.dtype(np.uint16 if header.bits == 16 else np.uint8)
 
-    def pixels(window: Window) -> np.ndarray:
+    alphas = int(header.colour in _ALPHA)
+
+    def checked() -> bytes:
         data = read_bytes(path)
         _check(path, header, len(data))
+        return data
+
+    def pixels(window: Window) -> np.ndarray:
+        data = checked()
         if values and (header.colour == _PALETTE or header.bits < 8):
             return part(stored_values(path, data), window)
-        if header.colour in _ALPHA:
+        if alphas:
             tell_alpha()
         return part(without_alpha(imagecodecs.png_decode(data), bands), window)
 
-    yield Picture("PNG", (header.height, header.width), dtype, bands, pixels, header.orientation)
+    def opaque(window: Window) -> np.ndarray:
+        return part(imagecodecs.png_decode(checked()), window)
+
+    size = (header.height, header.width)
+    yield Picture("PNG", size, dtype, bands, pixels, header.orientation, alphas=alphas, opaque=opaque)
 
 
 def _check(path: Path, header: _Header, held: int) -> None:

@@ -40,15 +40,20 @@ def open_pnm(path: Path, values: bool) -> Iterator[Picture]:
     bands = header.samples - header.alpha
     text = header.magic in _TEXT
 
+    def opaque(window: Window) -> np.ndarray:
+        return _meaning(
+            header, _text(path, header, window) if text else _binary(path, header, window, length), values
+        )
+
     def pixels(window: Window) -> np.ndarray:
         if header.alpha:
             tell_alpha()
-        stored = _text(path, header, window) if text else _binary(path, header, window, length)
-        return _meaning(header, stored[..., :bands], values)
+        return opaque(window)[..., :bands]
 
     dtype = header.dtype.newbyteorder("=")
     size = (header.height, header.width)
-    yield Picture("PFM" if dtype.kind == "f" else "PNM", size, dtype, bands, pixels, windowed=not text)
+    name, alphas = "PFM" if dtype.kind == "f" else "PNM", int(header.alpha)
+    yield Picture(name, size, dtype, bands, pixels, windowed=not text, alphas=alphas, opaque=opaque)
 
 
 def _meaning(header: _Header, stored: np.ndarray, values: bool) -> np.ndarray:

@@ -5,6 +5,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from hires.data.formats.image_file import tell_once
 from hires.interfaces import DataError
 
 _KEPT = {np.dtype(kind) for kind in ("uint8", "uint16", "int16", "float32")}
@@ -16,7 +17,7 @@ def native(path: str | Path, dtype: np.dtype) -> np.dtype:
     """The type that an image of a stored type is read as. Raises DataError for those without one.
 
     uint8, uint16, int16 and float32 stay; bool becomes uint8 (0 and 255), int8 int16, float16 float32;
-    32- and 64-bit types become float32, if it holds every value exactly.
+    32- and 64-bit types become float32: whole numbers if it holds every one exactly, float64 rounded.
     """
     dtype = dtype.newbyteorder("=")
     if dtype in _KEPT:
@@ -29,7 +30,10 @@ def native(path: str | Path, dtype: np.dtype) -> np.dtype:
 
 
 def as_native(path: str | Path, array: np.ndarray) -> np.ndarray:
-    """An array in the type that `native` names. Raises DataError where that would change a value."""
+    """An array in the type that `native` names; one log line says so where floats are rounded.
+
+    Raises DataError for whole numbers that would change, and for floats that would become infinite.
+    """
     kind, target = array.dtype.newbyteorder("="), native(path, array.dtype)
     if kind == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
@@ -38,6 +42,9 @@ def as_native(path: str | Path, array: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         result = array.astype(target)
     if not _exact(result, array):
+        if kind.kind == "f" and np.array_equal(np.isfinite(result), np.isfinite(array)):
+            tell_once("of images of 64-bit floats the pixels are rounded to 32 bits")
+            return result
         raise DataError(
             f"{path}: samples are {kind} with values that float32 cannot hold; save it as float32 or uint16"
         )

@@ -4,9 +4,10 @@ Samples of a page are bands, whether they lie together or plane by plane; pages 
 the first that is neither a thumbnail nor a mask is read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import imagecodecs
 import numpy as np
@@ -23,7 +24,7 @@ from hires.data.formats.image_file import (
 )
 from hires.data.formats.orientation import mirrored, valid_orientation
 from hires.data.formats.picture import Picture, part
-from hires.data.formats.sample_types import without_alpha
+from hires.data.formats.sample_types import as_native, native, without_alpha
 from hires.data.formats.slides import open_slide
 from hires.data.formats.tiff_colours import alphas, meaning
 from hires.data.formats.tiff_segments import Segments
@@ -44,11 +45,7 @@ def open_tiff(path: Path, values: bool) -> Iterator[Picture]:
 
     With `values`: whole numbers and palette indices as stored, one bit as 0 and 1.
     """
-    check_is_file(path)
-    with naming(path):
-        # without what tifffile would do beyond reading pages: following other files, repairing vendors' tables
-        file = TiffFile(path, mode="r", _multifile=False, is_lsm=False, is_scanimage=False, is_ndpi=False)
-    with file:
+    with _opened(path) as file:
         with naming(path):
             page = _first_page(path, file)
             check_sides(path, page.imagelength, page.imagewidth)
@@ -61,6 +58,20 @@ def open_tiff(path: Path, values: bool) -> Iterator[Picture]:
             return
     with open_slide(path, values) as picture:
         yield picture
+
+
+def tiff_tags(path: Path, codes: Iterable[int]) -> dict[int, Any]:
+    """The values of those tags that the page has which is read as the image. Raises DataError."""
+    with _opened(path) as file, naming(path):
+        tags = _first_page(path, file).tags
+        return {code: tags[code].value for code in codes if code in tags}
+
+
+def _opened(path: Path) -> TiffFile:
+    check_is_file(path)
+    with naming(path):
+        # without what tifffile would do beyond reading pages: following other files, repairing vendors' tables
+        return TiffFile(path, mode="r", _multifile=False, is_lsm=False, is_scanimage=False, is_ndpi=False)
 
 
 def _is_slide(page: TiffPage) -> bool:
@@ -108,7 +119,7 @@ def _picture(path: Path, page: TiffPage, values: bool) -> Picture:
     size = (page.imagelength, page.imagewidth)
     orientation = valid_orientation(page.tags.valueof(_ORIENTATION, 1))
     if int(page.photometric) == _YCBCR and page.compression not in _GIVES_RGB:
-        return _by_libtiff(path, size, orientation)
+        return _by_libtiff(path, page.index, size, orientation)
     read, segments = meaning(path, page, values), Segments(path, page)
     kept = page.samplesperpixel - alphas(page)
 
@@ -117,16 +128,27 @@ def _picture(path: Path, page: TiffPage, values: bool) -> Picture:
             tell_alpha()
         return read.apply(segments.read(window)[..., :kept])
 
-    return Picture("TIFF", size, read.dtype, read.bands, pixels, orientation, segments.windowed)
+    def opaque(window: Window) -> np.ndarray:
+        stored = segments.read(window)
+        shown = (read.apply(stored[..., :kept]), as_native(path, stored[..., kept:]))
+        return np.concatenate(shown, axis=2)
+
+    plain = not values and native(path, segments.dtype) == read.dtype
+    return Picture(
+        *("TIFF", size, read.dtype, read.bands, pixels, orientation, segments.windowed),
+        rows=segments.together,
+        alphas=page.samplesperpixel - kept if plain else 0,
+        opaque=opaque,
+    )
 
 
-def _by_libtiff(path: Path, size: tuple[int, int], orientation: int) -> Picture:
+def _by_libtiff(path: Path, number: int, size: tuple[int, int], orientation: int) -> Picture:
     """YCbCr without JPEG, maybe subsampled, which libtiff turns into RGB; the whole is decoded."""
 
     def pixels(window: Window) -> np.ndarray:
         data = read_bytes(path)
         check_promise(path, size[0] * size[1], len(data), _RGB_RATIO)
-        decoded = imagecodecs.tiff_decode(data, asrgb=True)
+        decoded = imagecodecs.tiff_decode(data, index=number, asrgb=True)
         return part(
             without_alpha(mirrored(decoded, orientation), 3), window
         )  # libtiff mirrors, but swaps no sides

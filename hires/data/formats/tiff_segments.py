@@ -7,7 +7,7 @@ import numpy as np
 from tifffile import TiffPage
 
 from hires.data.formats.image_file import check_promise
-from hires.data.formats.jpeg import jpeg_header
+from hires.data.formats.jpeg import check_jpeg, jpeg_header
 from hires.interfaces import DataError, Window
 
 _NONE, _JPEGS = 1, (6, 7, 34892, 33007)
@@ -23,10 +23,10 @@ class Segments:
     """The strips or tiles of a page, decoded as they are asked for. Raises DataError for a wrong table of them."""
 
     def __init__(self, path: Path, page: TiffPage):
-        self._path, self._page, self._dtype = path, page, np.dtype(page.dtype)
+        self._path, self._page, self.dtype = path, page, np.dtype(page.dtype)
         self.height, self.width = page.imagelength, page.imagewidth
         tiled = page.is_tiled
-        self._rows = page.tilelength if tiled else min(page.rowsperstrip, self.height)
+        self.rows = page.tilelength if tiled else min(page.rowsperstrip, self.height)
         self._columns = page.tilewidth if tiled else self.width
         if page.imagedepth > 1 or (tiled and page.tiledepth > 1):
             raise DataError(f"{path}: a volume of {page.imagedepth} planes is no image; save its planes as pages")
@@ -37,13 +37,18 @@ class Segments:
     @property
     def windowed(self) -> bool:
         """Whether a window is read without all of the file."""
-        return self._mappable() or self._rows < self.height or self._columns < self.width
+        return self._mappable() or self.rows < self.height or self._columns < self.width
+
+    @property
+    def together(self) -> int:
+        """Rows that are decoded together."""
+        return 1 if self._mappable() else self.rows
 
     def read(self, window: Window) -> np.ndarray:
         """(h, w, samples) of the window as stored, packed samples unpacked."""
         if self._mappable():
             return self._mapped(window)
-        result = np.empty((window.height, window.width, self.samples), self._dtype.newbyteorder("="))
+        result = np.empty((window.height, window.width, self.samples), self.dtype.newbyteorder("="))
         for plane in range(self._planes):
             target = result[:, :, plane : plane + 1] if self._planes > 1 else result
             for row, column in self._touched(window):
@@ -52,9 +57,9 @@ class Segments:
 
     def _check(self) -> None:
         page, path = self._page, self._path
-        if self._rows < 1 or self._columns < 1:
+        if self.rows < 1 or self._columns < 1:
             raise DataError(f"{path}: the TIFF has strips or tiles without pixels; save it again")
-        self._down, self._across = -(-self.height // self._rows), -(-self.width // self._columns)
+        self._down, self._across = -(-self.height // self.rows), -(-self.width // self._columns)
         wanted = self._planes * self._down * self._across
         if min(len(page.dataoffsets), len(page.databytecounts)) < wanted:
             raise DataError(
@@ -63,8 +68,8 @@ class Segments:
             )
         bits = page.bitspersample if isinstance(page.bitspersample, int) else max(page.bitspersample)
         contiguous = page.samplesperpixel // self._planes
-        self._segment_bytes = self._rows * self._columns * contiguous * bits // 8
-        if self._segment_bytes > _LARGEST and self._rows * self._columns > 4 * self.height * self.width:
+        self._segment_bytes = self.rows * self._columns * contiguous * bits // 8
+        if self._segment_bytes > _LARGEST and self.rows * self._columns > 4 * self.height * self.width:
             raise DataError(f"{path}: the TIFF has tiles far larger than its image; save it again")
 
     def _mappable(self) -> bool:
@@ -74,7 +79,7 @@ class Segments:
 
     def _mapped(self, window: Window) -> np.ndarray:
         page = self._page
-        dtype = self._dtype.newbyteorder(page.parent.byteorder)
+        dtype = self.dtype.newbyteorder(page.parent.byteorder)
         lying = (self.height, self.width)
         shape = (self.samples, *lying) if self._planes > 1 else (*lying, self.samples)
         needed = page.dataoffsets[0] + self.height * self.width * self.samples * dtype.itemsize
@@ -84,18 +89,18 @@ class Segments:
         rows = slice(window.y, window.y + window.height)
         columns = slice(window.x, window.x + window.width)
         picked = stored[:, rows, columns].transpose(1, 2, 0) if self._planes > 1 else stored[rows, columns]
-        return np.array(picked, self._dtype.newbyteorder("="), order="C")
+        return np.array(picked, self.dtype.newbyteorder("="), order="C")
 
     def _touched(self, window: Window) -> Iterator[tuple[int, int]]:
-        for row in range(window.y // self._rows, (window.y + window.height - 1) // self._rows + 1):
+        for row in range(window.y // self.rows, (window.y + window.height - 1) // self.rows + 1):
             for column in range(window.x // self._columns, (window.x + window.width - 1) // self._columns + 1):
                 yield row, column
 
     def _paste(self, target: np.ndarray, window: Window, plane: int, row: int, column: int) -> None:
         index = (plane * self._down + row) * self._across + column
-        top, left = row * self._rows, column * self._columns
+        top, left = row * self.rows, column * self._columns
         y, x = max(window.y, top), max(window.x, left)
-        bottom = min(window.y + window.height, top + self._rows)
+        bottom = min(window.y + window.height, top + self.rows)
         right = min(window.x + window.width, left + self._columns)
         decoded = self._decoded(index)
         place = target[y - window.y : bottom - window.y, x - window.x : right - window.x]
@@ -123,8 +128,8 @@ class Segments:
         decoded = page.decode(data, index, **tables)[0]
         if decoded is None:
             return None
-        if decoded.dtype.itemsize != self._dtype.itemsize or decoded.dtype.kind not in (self._dtype.kind, "u"):
-            raise DataError(f"{self._path}: holds {decoded.dtype} where it says {self._dtype}; save it again")
+        if decoded.dtype.itemsize != self.dtype.itemsize or decoded.dtype.kind not in (self.dtype.kind, "u"):
+            raise DataError(f"{self._path}: holds {decoded.dtype} where it says {self.dtype}; save it again")
         return decoded[0]
 
     def _check_jpeg(self, data: bytes) -> None:
@@ -132,10 +137,11 @@ class Segments:
         if self._page.jpegheader is not None or data[:2] != b"\xff\xd8":
             return
         inner = jpeg_header(self._path, data)
-        if inner.height * inner.width > 4 * self._rows * self._columns + 2**20:
+        if inner.height * inner.width > 4 * self.rows * self._columns + 2**20:
             raise DataError(
                 f"{self._path}: a JPEG within the TIFF is larger than its tile; it is damaged, save it again"
             )
+        check_jpeg(self._path, inner, data)
 
     def _cut(self) -> DataError:
         return DataError(

@@ -3,18 +3,20 @@
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from mmap import mmap
 from pathlib import Path
 
 import imagecodecs
 import numpy as np
 
-from hires.data.formats.image_file import check_sides, mapped, read_bytes, tell_alpha
+from hires.data.formats.image_file import check_promise, check_sides, mapped, read_bytes, tell_alpha
 from hires.data.formats.orientation import exif_orientation
 from hires.data.formats.picture import Picture, part
 from hires.interfaces import DataError, Window
 
 _ALPHA = 0x10  # in the flags of the extended header
+_MOST_A_BYTE = 2**18  # bytes of pixels; an image of one colour reaches 80,000
 
 
 @contextmanager
@@ -23,16 +25,25 @@ def open_webp(path: Path, values: bool) -> Iterator[Picture]:
     with mapped(path) as content:
         (height, width), alpha = _canvas(path, content)
         orientation, complete = _directory(content)
+        held = len(content)
     check_sides(path, height, width)
 
-    def pixels(window: Window) -> np.ndarray:
+    def decoded(window: Window, hasalpha: bool) -> np.ndarray:
         if not complete:
             raise DataError(f"{path}: the WebP is cut short; copy it again or remove it")
+        check_promise(path, height * width * 3, held, _MOST_A_BYTE)
+        return part(imagecodecs.webp_decode(read_bytes(path), hasalpha=hasalpha), window)
+
+    def pixels(window: Window) -> np.ndarray:
         if alpha:
             tell_alpha()
-        return part(imagecodecs.webp_decode(read_bytes(path), hasalpha=False), window)
+        return decoded(window, hasalpha=False)
 
-    yield Picture("WebP", (height, width), np.dtype(np.uint8), 3, pixels, orientation)
+    yield Picture(
+        *("WebP", (height, width), np.dtype(np.uint8), 3, pixels, orientation),
+        alphas=int(alpha),
+        opaque=partial(decoded, hasalpha=True),
+    )
 
 
 def _canvas(path: Path, content: mmap) -> tuple[tuple[int, int], bool]:
