@@ -95,7 +95,7 @@ def test_values_are_those_of_the_modality(tmp_path, name):
     image, info = read_image(path), image_info(path)
     assert image.dtype == dtype
     np.testing.assert_array_equal(image, pydicom_reads(path))
-    assert info == (image.shape[:2], image.dtype, image.shape[2], False, "DICOM", False)
+    assert info[:6] == (image.shape[:2], image.dtype, image.shape[2], False, "DICOM", 0)
     np.testing.assert_array_equal(read_image(path, Window(3, 5, 9, 11)), image[3:12, 5:16])
 
 
@@ -239,6 +239,22 @@ def test_without_pydicom_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(DataError, match=r"/a: .*pip install 'hires\[dicom\]'"):
         read_image(path)
+
+
+def test_lengths_beyond_the_file_need_no_memory(tmp_path):
+    """As large as they are told, they would not fit."""
+    path = write(tmp_path / "a", U16)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"\x10\x00\x20\x00LO") + 6  # of the patient's number
+    data[at - 2 : at + 6] = b"OB\0\0" + (2**32 - 16).to_bytes(4, "little")
+    path.write_bytes(data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="/a: the DICOM file is damaged"):
+            read_image(path)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_deflated_bomb(tmp_path, monkeypatch):

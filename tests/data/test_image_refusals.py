@@ -175,6 +175,17 @@ def test_what_a_few_bytes_cannot_hold(tmp_path):
         refused(tmp_path / name, "header promises .* MiB of pixels")
 
 
+def test_headers_that_make_no_sense(tmp_path):
+    second = Image.fromarray(noise(9, 9, 3, 1))
+    wide = bytearray(by_pillow(noise(9, 9), "WEBP", save_all=True, append_images=[second]))
+    assert wide[12:16] == b"VP8X"
+    wide[24:27] = b"\x00\x00\xff"
+    (tmp_path / "a.webp").write_bytes(wide)
+    refused(tmp_path / "a.webp", "WebP has no header that makes sense", image_info)
+    (tmp_path / "a.pam").write_bytes(b"P7\nWIDTH 5\nHEIGHT 4\nDEPTH 0\nMAXVAL 255\nENDHDR\n" + bytes(20))
+    refused(tmp_path / "a.pam", "header of the PNM file makes no sense", image_info)
+
+
 def test_a_jpeg_of_endless_scans(tmp_path):
     data = by_pillow(smooth(), "JPEG", progressive=True)
     last = data.rindex(b"\xff\xda")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hires.data.formats.dicom_pixels import Header, first_frame
-from hires.data.formats.image_file import check_is_file, check_promise, check_sides, tell_once
+from hires.data.formats.image_file import check_is_file, check_promise, check_sides, mapped, tell_once
 from hires.data.formats.picture import Picture, part
 from hires.interfaces import DataError, Window
 
@@ -26,7 +26,7 @@ def is_slide(path: Path) -> bool:
     """Whether the file is a microscope's slide, whose frames are its tiles."""
     with _quiet(path):
         _check_deflated(path)
-        found = _library(path).dcmread(path, stop_before_pixels=True, specific_tags=["SOPClassUID"])
+        found = _read(path, stop_before_pixels=True, specific_tags=["SOPClassUID"])
         return str(found.get("SOPClassUID", "")) == _SLIDE
 
 
@@ -39,7 +39,7 @@ def open_dicom(path: Path, values: bool) -> Iterator[Picture]:
     check_is_file(path)
     with _quiet(path):
         _check_deflated(path)
-        image = _library(path).dcmread(path, stop_before_pixels=True)
+        image = _read(path, stop_before_pixels=True)
         header = Header(path, image)
     check_sides(path, *header.size)
 
@@ -48,7 +48,7 @@ def open_dicom(path: Path, values: bool) -> Iterator[Picture]:
             tell_once("of DICOM files with several frames only the first is read")
         check_promise(path, header.bytes, path.stat().st_size, _CODED_RATIO if header.coded else 1)
         with _quiet(path):
-            stored = first_frame(path, _library(path).dcmread(path), header)
+            stored = first_frame(path, _read(path), header)
         return header.meaning(part(stored, window), values)
 
     bands = 3 if header.colour else 1
@@ -90,6 +90,12 @@ def _quiet(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: {_DAMAGED}") from None
     finally:
         logger.disabled = disabled
+
+
+def _read(path: Path, **options: Any) -> Any:
+    library = _library(path)
+    with mapped(path) as content:  # of which no more is read than there is, whatever lengths the file tells
+        return library.dcmread(content, **options)
 
 
 def _library(path: Path) -> Any:

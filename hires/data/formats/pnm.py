@@ -99,6 +99,8 @@ def _pam(head: bytes) -> _Header:
     white, kind = int(told[b"MAXVAL"]), told.get(b"TUPLTYPE", b"")
     sides = _side(told[b"HEIGHT"]), _side(told[b"WIDTH"])
     samples = _side(told[b"DEPTH"])
+    if not samples:
+        raise ValueError
     alpha = kind.endswith(b"_ALPHA") and samples > 1
     return _Header(b"P7", *sides, samples, white, _unsigned(white), len(body) + 7, alpha)
 

@@ -16,6 +16,7 @@ from hires.data.formats.picture import Picture, part
 from hires.interfaces import DataError, Window
 
 _ALPHA = 0x10  # in the flags of the extended header
+_LONGEST = 2**14  # pixels: no frame has longer sides
 _MOST_A_BYTE = 2**18  # bytes of pixels; an image of one colour reaches 80,000
 
 
@@ -51,7 +52,8 @@ def _canvas(path: Path, content: mmap) -> tuple[tuple[int, int], bool]:
     kind, head = content[12:16], content[20:30]
     if kind == b"VP8X" and len(head) == 10:
         width, height = (1 + int.from_bytes(head[at : at + 3], "little") for at in (4, 7))
-        return (height, width), bool(head[0] & _ALPHA)
+        if max(height, width) <= _LONGEST:
+            return (height, width), bool(head[0] & _ALPHA)
     if kind == b"VP8L" and len(head) >= 5 and head[0] == 0x2F:
         bits = int.from_bytes(head[1:5], "little")
         return (1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF)), bool(bits >> 28 & 1)
