@@ -30,6 +30,7 @@ from hires.planning import budget_of
 from hires.plans import enforced, planned, searches
 from hires.preparation import Surroundings, prepare, save_plan
 from hires.recipe import Recipe, check_share, read_recipe
+from hires.run_statistics import normalization_of_run, save_normalization
 from hires.wiring import make_evaluation
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def _train(
     cfg, plan = _planned(cfg, recipe, source, resumed, ranks)
     recipe = read_recipe(cfg)
     normalization = ranks.by_main(
-        lambda: runs.load_normalization(run_dir) or normalization_of(recipe.data, source)
+        lambda: kept_normalization(run_dir, cfg, recipe) if resumed else normalization_of(recipe.data, source)
     )
     # from here on memory counts; the limit begins later, since loading a checkpoint takes its weights twice
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
@@ -83,7 +84,7 @@ def _train(
     learner, display, trainer, batches, ladder = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
     ranks.spread(learner.task, learner.average.module)
     if ranks.main:
-        runs.save_normalization(normalization, run_dir)
+        save_normalization(normalization, run_dir)
         runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
         save_plan(run_dir, ladder.plan)
     over = not len(batches) or trainer.exhausted
@@ -124,13 +125,10 @@ def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, ru
         trainer.reporter.journal.close()
 
 
-def normalization_of_run(run_dir: Path, recipe: Recipe, source: ImageSource) -> Normalization:
-    """How a run normalises the pixels of a source. Raises DataError for pixels of another type."""
-    found = runs.load_normalization(run_dir)
-    if found is None:  # made by a version that took 8-bit images alone
-        found = assumed(recipe.data, np.dtype(np.uint8))
-    check_type(source, found)
-    return found
+def kept_normalization(run_dir: Path, cfg: DictConfig, recipe: Recipe) -> Normalization:
+    """How a run normalises pixels. Raises DataError where it lacks the file that says so."""
+    found = normalization_of_run(run_dir, cfg, recipe.data.shown_channels)
+    return found or assumed(recipe.data, np.dtype(np.uint8))  # made by a version that took 8-bit images alone
 
 
 def evaluate(cfg: DictConfig) -> dict[str, Any]:
@@ -138,7 +136,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     console = Console()
     log_to(console, None)
     run_dir = runs.existing_run(cfg.run)
-    recipe = read_recipe(runs.with_given(runs.load_config(run_dir), cfg))
+    kept = runs.load_config(run_dir)
+    recipe = read_recipe(runs.with_given(kept.copy(), cfg))
     if not recipe.data.has_split(cfg.split):
         named = ", ".join(split for split in SPLITS if recipe.data.has_split(split))
         raise ConfigError(f"split: got {cfg.split}, but the data of the run has images for {named} only")
@@ -146,7 +145,8 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
     state = read(checkpoint)
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    normalization = normalization_of_run(run_dir, recipe, source)
+    normalization = kept_normalization(run_dir, kept, recipe)
+    check_type(source, normalization)
     task = make_task(recipe, source.classes, training=None, load_pretrained=False, normalization=normalization)
     task.load_state_dict(weights(state))
     move(task, recipe, fabric)

@@ -1,13 +1,11 @@
 """Run directories: where they lie, what they keep of their configuration, how a run is found again."""
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -15,11 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from hires.engine.files import write_json, write_text
-from hires.interfaces import ConfigError, DataError, Normalization
-from hires.settings import checked
+from hires.engine.files import write_text
+from hires.interfaces import ConfigError, DataError
 
-CONFIG, LAST, STATISTICS = "config.yaml", "checkpoints/last.pt", "statistics.json"
+CONFIG, LAST = "config.yaml", "checkpoints/last.pt"
 
 
 def new_run_dir(given: str | None, folder: str | None = None) -> Path:
@@ -151,23 +148,6 @@ def load_config(run_dir: Path) -> DictConfig:
         raise DataError(f"{path}: not the configuration of a training")
     cfg.run_dir = str(run_dir)
     return cfg
-
-
-def save_normalization(made: Normalization, run_dir: Path) -> None:
-    """Writes statistics.json: how the pixels of the training images are normalised, and so those of all others."""
-    write_json(run_dir / STATISTICS, asdict(made))
-
-
-def load_normalization(run_dir: Path) -> Normalization | None:
-    """How a run normalises pixels; None of a run that did not say so. Raises DataError when the file is broken."""
-    path = run_dir / STATISTICS
-    if not path.exists():
-        return None
-    try:
-        content, hints = json.loads(path.read_text(encoding="utf-8")), get_type_hints(Normalization)
-        return Normalization(**{name: checked(content[name], hint) for name, hint in hints.items()})
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{path}: not the statistics of a run ({error}); copy the run again") from error
 
 
 _WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment")

@@ -8,7 +8,7 @@ import pytest
 import tifffile
 import torch
 
-from hires import runs
+from hires.run_statistics import STATISTICS, load_normalization
 from tests.many_bands import make_set, save_tiff
 
 CHANNELS = 5
@@ -56,7 +56,7 @@ def task_weights(run_dir):
 
 def test_evaluation_needs_the_run_but_not_the_training_images(train, hires, tmp_path):
     run_dir = train(*ALL)
-    kept = runs.load_normalization(run_dir)
+    kept = load_normalization(run_dir)
     assert (kept.method, kept.dtype, len(kept.low)) == ("percentile", "uint16", CHANNELS)
     metrics = json.loads((run_dir / "result.json").read_text())["metrics"]
     for index in range(4):  # others in their place: only the run knows what they were like
@@ -73,23 +73,23 @@ def test_a_resumed_run_normalises_as_before_and_ends_in_the_same_bits(train, hir
     steady = ("scheduler=constant", "scheduler.warmup_steps=0")
     whole = train(*ALL, *steady)
     stopped = train(*ALL, *steady, "trainer.max_steps=2", name="other")
-    statistics = (stopped / runs.STATISTICS).read_bytes()
-    assert statistics == (whole / runs.STATISTICS).read_bytes()
+    statistics = (stopped / STATISTICS).read_bytes()
+    assert statistics == (whole / STATISTICS).read_bytes()
     code, _, error = hires("train", f"resume={stopped}", "trainer.max_steps=4")
     assert code == 0, error
-    assert (stopped / runs.STATISTICS).read_bytes() == statistics
+    assert (stopped / STATISTICS).read_bytes() == statistics
     resumed = task_weights(stopped)
     assert all(torch.equal(value, resumed[name]) for name, value in task_weights(whole).items())
 
 
 def test_a_resumed_run_takes_the_statistics_that_it_has(train, hires):
     run_dir = train(*ALL, "trainer.max_steps=2")
-    content = json.loads((run_dir / runs.STATISTICS).read_text())
+    content = json.loads((run_dir / STATISTICS).read_text())
     content["low"] = [value + 1 for value in content["low"]]
-    (run_dir / runs.STATISTICS).write_text(json.dumps(content))
+    (run_dir / STATISTICS).write_text(json.dumps(content))
     code, _, error = hires("train", f"resume={run_dir}", "trainer.max_steps=4")
     assert code == 0, error
-    assert json.loads((run_dir / runs.STATISTICS).read_text()) == content
+    assert json.loads((run_dir / STATISTICS).read_text()) == content
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_every_way_trains(train, more):
 
 @pytest.mark.parametrize("dtype", ["int16", "float32"])
 def test_other_types_train(train, dtype):
-    assert runs.load_normalization(train(*ALL, dtype=dtype)).dtype == dtype
+    assert load_normalization(train(*ALL, dtype=dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,61 @@ def test_images_of_another_type_are_refused_by_an_evaluation(train, hires, tmp_p
     assert "has float32 pixels, but the run learns from uint16 ones" in error
 
 
+DAMAGES = {
+    "{}": "method is missing",
+    "[1, 2]": "not a mapping of names to numbers",
+    "": "Expecting value",
+}
+
+
+def damaged(content, name, value):
+    return json.dumps({**content, name: value})
+
+
 def test_a_broken_statistics_file_is_named(train, hires):
     run_dir = train(*ALL)
-    (run_dir / runs.STATISTICS).write_text("{}")
-    code, _, error = hires("evaluate", f"run={run_dir}")
-    assert code != 0
-    assert "statistics.json: not the statistics of a run" in error
+    path = run_dir / STATISTICS
+    whole = json.loads(path.read_text())
+    damages = {
+        **DAMAGES,
+        damaged(whole, "low", whole["low"][:2]): "low has 2, high has 5",
+        damaged(whole, "low", [float("nan")] * 5): "low is [NaN, NaN",
+        damaged(whole, "high", "many"): 'high is "many", allowed: a list, each a number',
+        damaged(whole, "high", whole["low"]): "low is not below high",
+        damaged(whole, "method", "median"): "method is median, allowed: percentile",
+        json.dumps({**whole, "low": [0], "high": [1]}): "is about 1 channel(s), but the run's images have 5",
+    }
+    for text, words in damages.items():
+        path.write_text(text)
+        code, _, error = hires("evaluate", f"run={run_dir}", "checkpoint=last")
+        assert code == 1
+        assert f"{path}: " in error
+        assert words in error
+        assert len(error.strip().splitlines()) == 1
+
+
+def test_a_run_without_its_statistics_is_neither_evaluated_nor_resumed(train, hires):
+    run_dir = train(*ALL)
+    (run_dir / STATISTICS).unlink()
+    for command in (
+        ("evaluate", f"run={run_dir}", "checkpoint=last"),
+        ("train", f"resume={run_dir}", "trainer.max_steps=6"),
+    ):
+        code, _, error = hires(*command)
+        assert code == 1
+        assert error.strip().splitlines()[-1] == f"{run_dir / STATISTICS} is missing; copy the run again"
+    assert not (run_dir / STATISTICS).exists()
+
+
+def test_a_run_of_8_bit_images_from_before_there_were_statistics_is_evaluated(train, hires):
+    run_dir = train(*ALL, dtype="uint8")
+    first = json.loads((run_dir / "result.json").read_text())["metrics"]
+    (run_dir / STATISTICS).unlink()
+    lines = (run_dir / "config.yaml").read_text().splitlines(keepends=True)
+    (run_dir / "config.yaml").write_text("".join(line for line in lines if "normalize:" not in line))
+    code, _, error = hires("evaluate", f"run={run_dir}", "checkpoint=last")
+    assert code == 0, error
+    assert json.loads((run_dir / "evaluate" / "val-last" / "result.json").read_text())["metrics"] == first
 
 
 def test_brightness_of_the_files_does_not_matter_with_statistics(train, tmp_path):
