@@ -35,7 +35,8 @@ def normalization_of_run(run_dir: Path, cfg: DictConfig, channels: int) -> Norma
     made = load_normalization(run_dir)
     if len(made.low) != channels:
         raise DataError(
-            f"{path}: is about {len(made.low)} channel(s), but the run's images have {channels}; copy the run again"
+            f"{path}: is about {len(made.low)} channel(s), but the run's images have {channels}; "
+            "copy the run again"
         )
     return made
 

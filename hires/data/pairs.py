@@ -1,6 +1,5 @@
 """Finds images and the files of their truth by globs, and pairs those whose wildcards matched the same text."""
 
-import glob
 import logging
 import os
 import re
@@ -8,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from hires.data.globbing import Found
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bo
         problem = "is not a folder" if root.exists() else "no such folder"
         raise DataError(f"{root}: {problem}; point data.root= (or data_dir=) at the data set")
     keyed: dict[str, str] = {}
-    for path in filter(accept, _files(root, pattern)):
+    for path in filter(accept, _files(root, pattern, what)):
         key = key_of(path, pattern)
         if key in keyed:
             raise DataError(
@@ -91,12 +91,21 @@ def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bo
     return keyed
 
 
-def _files(root: Path, pattern: str) -> list[str]:
-    found = sorted(set(glob.glob(pattern, root_dir=root, recursive=True)))
-    files = [path.replace(os.sep, "/") for path in found if not (root / path).is_dir()]
-    if len(files) < len(found) and "**" not in pattern:  # which matches folders on its way
-        log.warning("%s: %d folder(s) match %r and are skipped", root, len(found) - len(files), pattern)
+def _files(root: Path, pattern: str, what: str) -> list[str]:
+    matched = Found(root, pattern, once=what == "images")
+    if matched.left and what == "images":  # the files of the truth lie below the same links, or are as many
+        links = some(matched.left)
+        log.warning("%s: link(s) to folders that are read already are not followed: %s", root, links)
+    files = [path.replace(os.sep, "/") for path in matched.paths if not (root / path).is_dir()]
+    if len(files) < len(matched.paths) and "**" not in pattern:  # which matches folders on its way
+        folders = len(matched.paths) - len(files)
+        log.warning("%s: %d folder(s) match %r and are skipped", root, folders, pattern)
     return files
+
+
+def links_left(root: Path, pattern: str) -> list[str]:
+    """Links below `root` that are not followed where images are looked for by a glob."""
+    return Found(root, pattern, once=True).left
 
 
 def key_of(path: str, pattern: str) -> str:

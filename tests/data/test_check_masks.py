@@ -54,6 +54,15 @@ def test_sound_masks_have_nothing(root):
     assert seen(root) == {}
 
 
+def test_a_link_that_leads_back_is_named_and_nothing_is_counted_twice(root):
+    write(root, *[mask(v255=(0, 40))] * 4)
+    (root / "images" / "again").symlink_to(".")
+    found = surveyed(root, images="images/**/*.png")
+    assert len(found.pairs) == 4
+    links = [one for one in found.findings if one.code == "looping-link"]
+    assert [one.places for one in links] == [(("images/again", ""),)]
+
+
 def test_values_that_no_class_has(root):
     write(root, mask(v255=(0, 40), v7=(50, 52)), *[mask(v255=(0, 40))] * 3)
     found = seen(root)["unlisted-values"]

@@ -12,7 +12,7 @@ from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.lists import list_findings
 from hires.data.folds import Folds, check_group_leaks, group_names
 from hires.data.mask_folder import MaskFolder
-from hires.data.pairs import Pair, find, is_image_name
+from hires.data.pairs import Pair, find, is_image_name, links_left
 from hires.data.split_lists import Missing, entries_of
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import split_keys
@@ -39,12 +39,24 @@ def listing_of(settings: MaskFolder | PairedBoxes) -> Listing:
     else:
         pairs, findings = _labels(settings)
     splits, more = splits_of(settings, pairs)
-    return Listing(pairs, splits, [*findings, *more])
+    return Listing(pairs, splits, [*_links(settings), *findings, *more])
+
+
+def _links(settings: MaskFolder | PairedBoxes) -> list[Finding]:
+    links = links_left(settings.root_path(), settings.images)
+    return findings_of(
+        "looping-link",
+        "warning",
+        "{n} link(s) to folders that are read already are not followed",
+        "remove them, or narrow data.images",
+        [Place(link) for link in links],
+    )
 
 
 def _masks(settings: MaskFolder) -> tuple[list[Pair], list[Finding]]:
     root = settings.root_path()
-    images, masks = find(root, settings.images, "images"), find(root, settings.masks, "masks")
+    with quiet():  # what is logged comes as findings
+        images, masks = find(root, settings.images, "images"), find(root, settings.masks, "masks")
     pairs = [Pair(key, path, masks.get(key, "")) for key, path in images.items()]
     bare = [Place(pair.image) for pair in pairs if not pair.truth]
     unused = [Place(path) for key, path in masks.items() if key not in images]
