@@ -1,6 +1,8 @@
 """Reads the files of a data set, each image with its label, in several processes and bounded memory."""
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -21,6 +23,7 @@ from hires.interfaces import DataError
 
 _AT_ONCE = 2**30  # bytes of decoded images that are being read at the same moment
 _ANY_SIZES = ((64, 64), (96, 96))  # pixels; what is wrong with a label under both does not depend on them
+_LOOK = 1.0  # seconds until a worker looks whether its parent is there, if nothing tells it before
 _DIED = "reading it ends the process: out of memory, or a fault of its decoder"
 
 
@@ -180,6 +183,15 @@ def _begin(examiner: Examiner) -> None:
     _examiner = examiner
     examiner.begin()
     cv2.setNumThreads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that it works for has been killed, which tells workers nothing."""
+    parent, above = multiprocessing.parent_process(), os.getppid()
+    while parent is not None and parent.is_alive() and os.getppid() == above:
+        parent.join(_LOOK)
+    os._exit(1)
 
 
 def _work(pair: Pair) -> Record:

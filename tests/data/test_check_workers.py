@@ -1,0 +1,41 @@
+"""The processes that read a data set for a survey."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+from image_files import noise, save
+
+_SURVEY = """
+import os, sys, time
+from pathlib import Path
+from hires.data.checks import examine
+from hires.data.pairs import Pair
+
+class Slow(examine.Examiner):
+    def __call__(self, pair):
+        print(os.getpid(), flush=True)
+        time.sleep(120)
+
+pairs = [Pair(name, name, "") for name in ("0.png", "1.png")]
+examine.examine(Slow(Path(sys.argv[1]), None), pairs, 2, lambda done: None)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs process descriptors of Linux")
+def test_readers_end_when_the_process_that_they_read_for_is_killed(tmp_path):
+    for number in range(2):
+        save(tmp_path / f"{number}.png", noise(8, 8))
+    command = [sys.executable, "-c", _SURVEY, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as main:
+        readers = [os.pidfd_open(int(main.stdout.readline())) for _ in range(2)]
+        main.kill()
+    ended = [bool(select.select([reader], [], [], 30)[0]) for reader in readers]
+    for reader, over in zip(readers, ended, strict=True):
+        if not over:
+            signal.pidfd_send_signal(reader, signal.SIGKILL)
+        os.close(reader)
+    assert ended == [True, True]
