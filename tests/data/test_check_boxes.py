@@ -15,7 +15,10 @@ from hires.data.csv_boxes import CsvBoxes
 from hires.data.geo_folder import GeoBoxes
 from hires.data.instance_folder import InstanceFolder
 from hires.data.label_folder import XyxyFolder, YoloFolder
+from hires.data.labelme import LabelmeFolder
+from hires.data.settings import WindowSettings
 from hires.data.voc import VocFolder
+from hires.interfaces import DataError
 
 SHOWN = Shown((32, 32), "window", 8)
 QUIET = ("smaller-than-window", "similar", "blank")
@@ -113,6 +116,28 @@ def test_classes_that_the_table_lacks_or_no_file_has(root):
     assert found["unlisted-classes"].places == (("0.png", "7: 2"),)
     assert found["class-unused"].places == (("cow", ""),)
     assert seen(yolo(root, unlisted="drop"))["unlisted-classes"].severity == "info"
+
+
+@pytest.mark.parametrize("text", ["", "0 0.5 0.5 0 0\n"])
+def test_training_images_without_an_object_that_counts(root, text):
+    """Which ends a training whose windows are placed on objects."""
+    for number in range(3):
+        write(root / f"{number}.txt", text)
+    found = seen(yolo(root))["no-object"]
+    assert (found.severity, found.text) == ("error", "no training image holds an object that counts")
+    with pytest.raises(DataError, match=found.text):
+        yolo(root).source("train").targets(yolo(root).window).placement()
+    assert seen(yolo(root, window=WindowSettings(focus=0)))["no-object"].severity == "warning"
+    write(root / "2.txt", "0 0.5 0.5 0.2 0.3\n")
+    assert "no-object" not in seen(yolo(root))
+
+
+def test_no_class_at_all(root):
+    for number in range(4):
+        write(root / f"{number}.json", json.dumps({"shapes": [], "imageHeight": 40, "imageWidth": 60}))
+    settings = {"root": str(root), "images": "*.png", "annotations": "*.json", "splits": {"val": "3.png"}}
+    found = seen(LabelmeFolder(**settings, cache_gib=0, workers=0))["no-object"]
+    assert (found.severity, "names a class" in found.text) == ("error", True)
 
 
 def test_small_objects(root):

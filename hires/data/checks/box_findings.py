@@ -9,6 +9,7 @@ from hires.data.checks.examine import Record
 from hires.data.checks.finding import Finding, Place, findings_of, percent
 from hires.data.checks.skipping import Fate
 from hires.data.checks.things import Things
+from hires.data.drawn_masks import DrawnMasks
 from hires.data.pairs import Pair
 
 _MANY = 0.05  # share of boxes that are wrong from which on all are probably misread
@@ -41,6 +42,24 @@ def label_findings(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate)
         "nothing to do: hires pairs files by their names",
         foreign,
     )
+
+
+def object_findings(settings: BoxSettings, things: Things | None, training: Sequence[int]) -> list[Finding]:
+    """That there is nothing to learn in the training images; `things` None: no file says a class."""
+    if isinstance(settings, DrawnMasks) and things is not None:
+        return []
+    if things is None:
+        text, advice = "no label file names a class, and data.classes names none", "check the label files"
+        return [Finding("no-object", "error", text, advice, 1)]
+    if np.isin(things.objects.images[things.counted], np.array(training, np.int64)).any():
+        return []
+    window = settings.window
+    needed = settings.fit == "window" and (window.focus > 0 or window.negatives is not None)
+    advice = "check the annotations and data.classes"
+    if needed:
+        advice += ", or set data.window.focus=0 (and no data.window.negatives) to train without any"
+    text = "no training image holds an object that counts"
+    return [Finding("no-object", "error" if needed else "warning", text, advice, 1)]
 
 
 def box_findings(settings: BoxSettings, pairs: Sequence[Pair], things: Things) -> list[Finding]:

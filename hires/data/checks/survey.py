@@ -9,7 +9,7 @@ import numpy as np
 
 from hires.data.box_folder import BoxSettings, PairedBoxes
 from hires.data.checks.box_facts import BoxReader
-from hires.data.checks.box_findings import box_findings, label_findings
+from hires.data.checks.box_findings import box_findings, label_findings, object_findings
 from hires.data.checks.classes import (
     ClassFacts,
     class_findings,
@@ -114,11 +114,14 @@ def _of_labels(settings: PairedBoxes, shown: Shown, progress: Callable[[int, int
     listing, records = _read(listing_of(settings), settings, BoxReader(settings), progress)
     objects, vocabulary = joined_facts(records)
     own = label_findings(listing.pairs, records, fate_of_broken(settings, records, listing.splits))
-    if not vocabulary.names and (vocabulary.complete or settings.table() is None):  # no label file could be read
+    training = listing.splits.get("train", [])
+    if not vocabulary.names and (vocabulary.complete or settings.table() is None):
+        if not any(record.label_problem for record in records):  # else that is why there are no classes
+            own += object_findings(settings, None, training)
         return _made(settings, listing, records, [], "objects", None, shown, own)
     things = things_of(objects, vocabulary, sizes_of(records), settings.table(), _ignored(settings))
     classes = classes_of_things(things, listing.splits, sizes_of(records), shown.image_size)
-    own += box_findings(settings, listing.pairs, things)
+    own += [*object_findings(settings, things, training), *box_findings(settings, listing.pairs, things)]
     return _made(settings, listing, records, classes, "objects", things, shown, own)
 
 
@@ -131,7 +134,8 @@ def _of_lists(settings: BoxSettings, shown: Shown, progress: Callable[[int, int]
         objects = given.objects.take(sizes[given.objects.images].all(axis=1))
         things = things_of(objects, given.vocabulary, sizes, settings.table(), _ignored(settings))
         classes = classes_of_things(things, listing.splits, sizes, shown.image_size)
-        own = box_findings(settings, listing.pairs, things)
+        training = listing.splits.get("train", [])
+        own = [*object_findings(settings, things, training), *box_findings(settings, listing.pairs, things)]
     return _made(settings, listing, records, classes, "objects", things, shown, own)
 
 
