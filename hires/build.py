@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from hires import runs
-from hires.data.pixel_statistics import assumed, check_type, normalization_of
+from hires.data.pixel_statistics import assumed, check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
 from hires.engine.checkpointer import read, weights
 from hires.engine.display import Display, class_table, log_beside, log_to, show_metrics
@@ -64,6 +64,7 @@ def _train(
     console: Console,
 ) -> dict[str, Any]:
     source = ranks.first_here(lambda: recipe.data.source("train"))
+    ranks.by_main(lambda: check_images(source))
     resumed, run_dir = ranks.by_main(lambda: (resumed, resumed or runs.new_run_dir(cfg.run_dir)))
     cfg.run_dir = str(run_dir)
     if ranks.main:
@@ -147,6 +148,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     normalization = kept_normalization(run_dir, kept, recipe)
     check_type(source, normalization)
+    check_images(source)
     task = make_task(recipe, source.classes, training=None, load_pretrained=False, normalization=normalization)
     task.load_state_dict(weights(state))
     move(task, recipe, fabric)

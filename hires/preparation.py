@@ -14,7 +14,7 @@ from rich.console import Console
 from hires import runs
 from hires.applying import with_policies, with_rungs
 from hires.data.loader import StepLoader, StepSampler
-from hires.data.pixel_statistics import check_type
+from hires.data.pixel_statistics import check_images, check_type
 from hires.data.windows import windows_in_epoch
 from hires.engine.display import Display
 from hires.engine.fabric import make_fabric
@@ -140,6 +140,7 @@ def _validation(
         return dict
     source = recipe.data.source("val")
     check_type(source, normalization)
+    check_images(source)  # of all, since it is long until they are evaluated
     evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating, ranks)
 
     def validate() -> dict[str, float]:

@@ -19,6 +19,7 @@ from hires.ops.windows import Size
 LARGE = 2**28
 """Bytes above which an image is not decoded as a whole if windows of it can be: as large as four 8-bit colour
 photographs of 20 megapixels, which any machine can hold in every worker."""
+_HEADERS = 20_000  # files at most that are looked at before a training: a few seconds on a local disk
 _GRID = 4  # of a large image, as many windows across and down are looked at for its statistics
 
 
@@ -97,12 +98,28 @@ class FileSource:
             image = self._reader(index)(path, window)
         else:
             image = self._cached(index, window)
-        if image.dtype != self.dtype:
+        self._check_type(image.dtype, path)
+        return self.rules.shown(image, path)
+
+    def check_headers(self) -> None:
+        """Raises DataError for the first file with other bands than wanted, or pixels of another type.
+
+        Of very many files some are looked at, evenly; none where broken ones are passed over.
+        """
+        if self.skips:
+            return
+        for index in range(0, len(self), math.ceil(len(self) / _HEADERS) or 1):
+            path = self.path(index)
+            info = image_info(path)
+            self.rules.check(info, path)
+            self._check_type(info.dtype, path)
+
+    def _check_type(self, dtype: np.dtype, path: Path) -> None:
+        if dtype != self.dtype:
             raise DataError(
-                f"{path}: has {image.dtype} pixels, but {self.path(0)} has {self.dtype}; save all images of a "
+                f"{path}: has {dtype} pixels, but {self.path(0)} has {self.dtype}; save all images of a "
                 "data set with pixels of one type"
             )
-        return self.rules.shown(image, path)
 
     def _cached(self, index: int, window: Window | None) -> np.ndarray:
         path, read = self.path(index), self._reader(index)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hires.data.file_source import FileSource
 from hires.data.settings import DataSettings, Normalize
 from hires.interfaces import ConfigError, DataError, Normalization
 
@@ -64,6 +65,12 @@ def assumed(settings: DataSettings, dtype: np.dtype) -> Normalization:
         low, high = settings.level - settings.width / 2, settings.level + settings.width / 2
     moments = ((0.0,) * channels, (1.0,) * channels) if method == "mean_std" else ()
     return Normalization(method, str(dtype), (low,) * channels, (high,) * channels, *moments)
+
+
+def check_images(source: Any) -> None:
+    """Raises DataError for images whose headers say other bands than wanted, or different types of pixels."""
+    if isinstance(source, FileSource):
+        source.check_headers()
 
 
 def check_type(source: Any, normalization: Normalization) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from hires.data.images import ImageInfo
 from hires.interfaces import DataError
 
 _ROWS = 1024  # of an image that are looked at together
@@ -33,6 +34,20 @@ class PixelRules:
         """(H, W, C) of all bands (H, W, B) of a file, the same array where nothing changes. Raises DataError."""
         picked = self._named(image, path) if self.bands else self._all(image, path)
         return self._filled(picked, path) if picked.dtype.kind == "f" else picked
+
+    def check(self, info: ImageInfo, path: Path) -> None:
+        """Raises DataError for a file with other bands than wanted, by its header."""
+        alpha = info.alpha if self.bands and max(self.bands) > info.bands else 0
+        try:
+            self.shown(np.zeros((1, 1, info.bands + alpha), info.dtype), path)
+        except DataError as error:
+            if alpha or not info.alpha:
+                raise
+            listed = ",".join(str(band) for band in range(1, info.bands + info.alpha + 1))
+            raise DataError(
+                f"{error}; its alpha is none of them, unless data.bands=[{listed}] "
+                f"backbone.in_channels={info.bands + info.alpha} names it as one"
+            ) from error
 
     def _named(self, image: np.ndarray, path: Path) -> np.ndarray:
         bands = self.bands or ()

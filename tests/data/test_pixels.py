@@ -45,6 +45,16 @@ def test_named_bands_are_the_channels_in_their_order(folder, settings, bands):
     assert source.channels == len(bands)
 
 
+def test_headers_tell_of_alpha_where_bands_do_not_fit(folder, settings):
+    (image,) = make_set(folder, "uint8", 4, count=1)
+    save_tiff(folder / "images" / "0.tif", image, extrasamples=[0, 0, 2])
+    settings(bands=(1, 2, 3, 4)).source("train").check_headers()
+    words = r"has 3 bands, but data.channels is 4.*alpha.*data.bands=\[1,2,3,4\] backbone.in_channels=4"
+    with pytest.raises(DataError, match=words):
+        settings(channels=4).source("train").check_headers()
+    settings(channels=4, on_error="skip").source("train").check_headers()  # passed over, one by one
+
+
 @pytest.mark.parametrize("cache_gib", [0, 1])
 def test_alpha_is_a_band_where_it_is_named(folder, settings, cache_gib, caplog):
     (image,) = make_set(folder, "uint8", 4, count=1)

@@ -139,6 +139,27 @@ def test_images_of_another_type_are_refused_by_an_evaluation(train, hires, tmp_p
     assert "has float32 pixels, but the run learns from uint16 ones" in error
 
 
+def other_bands(path):
+    save_tiff(path, np.zeros((64, 70, 4), np.uint16))
+
+
+def other_type(path):
+    save_tiff(path, np.zeros((64, 70, CHANNELS), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [(other_bands, "has 4 bands, but data.channels is 5"), (other_type, "has uint8 pixels, but")],
+)
+def test_what_only_a_validation_image_has_is_said_before_the_training(train, tmp_path, spoilt, words):
+    make_set(tmp_path / "set", "uint16", CHANNELS, 5)
+    spoilt(tmp_path / "set" / "images" / "4.tif")
+    error = train(*ALL, "data.splits={val: 'images/[34].tif'}", code=1)
+    assert "4.tif: " in error
+    assert words in error
+    assert not list(tmp_path.glob("run/metrics.jsonl"))
+
+
 DAMAGES = {
     "{}": "method is missing",
     "[1, 2]": "not a mapping of names to numbers",

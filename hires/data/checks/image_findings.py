@@ -4,8 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-import numpy as np
-
 from hires.data.checks.examine import Record
 from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.image_facts import ImageFacts
@@ -50,10 +48,8 @@ def _bands(settings: DataSettings, known: Known) -> list[Finding]:
     """Images whose bands are not those that the settings want."""
     rules, places = settings.pixel_rules(), []
     for path, facts in known:
-        alpha = facts.info.alpha if settings.bands and max(settings.bands) > facts.info.bands else 0
-        pixel = np.zeros((1, 1, facts.info.bands + alpha), facts.info.dtype)
         try:
-            rules.shown(pixel, Path(path))
+            rules.check(facts.info, Path(path))
         except DataError as error:
             places.append(Place(path, str(error).removeprefix(f"{path}: ")))
     return findings_of(
