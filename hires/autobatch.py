@@ -6,10 +6,9 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
-from rich.console import Console
 
 from hires import runs
-from hires.engine.display import log_to
+from hires.engine.display import Terminal, log_to
 from hires.engine.files import write_json, write_text
 from hires.interfaces import MemoryPlan
 from hires.memory.search import Found
@@ -25,7 +24,7 @@ RESULT, PAGE = "search.json", "search.html"
 
 def autobatch(cfg: DictConfig) -> dict[str, Any]:
     """Finds the plan; returns what it writes to search.json. Needs no data if model.num_classes is set."""
-    console = Console()
+    console = Terminal()
     log_to(console, None)
     plan, planner, notes = find_plan(cfg, read_recipe(cfg))
     run_dir = runs.new_run_dir(cfg.run_dir, "autobatch")  # only now: whatever was wrong has been said

@@ -15,7 +15,7 @@ from hires import runs
 from hires.data.pixel_statistics import assumed, check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
 from hires.engine.checkpointer import read, weights
-from hires.engine.display import Display, class_table, log_beside, log_to, show_metrics
+from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
 from hires.engine.gauge import Gauge
@@ -41,7 +41,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
 
     With several processes each comes here, and the main one writes and shows.
     """
-    console = Console()
+    console = Terminal()
     log_to(console, None)
     cfg, resumed = runs.continued(cfg)
     recipe = read_recipe(cfg)
@@ -50,7 +50,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     fabric, ranks = launch(recipe.trainer)
     with ranks:
         if not ranks.main:
-            console = Console(quiet=True, force_terminal=False)
+            console = Terminal(quiet=True, force_terminal=False)
             log_beside(ranks.rank)
         return _train(cfg, recipe, resumed, fabric, ranks, console)
 
@@ -134,7 +134,7 @@ def kept_normalization(run_dir: Path, cfg: DictConfig, recipe: Recipe) -> Normal
 
 def evaluate(cfg: DictConfig) -> dict[str, Any]:
     """Evaluates a run's weights on whole images; returns what it writes to result.json."""
-    console = Console()
+    console = Terminal()
     log_to(console, None)
     run_dir = runs.existing_run(cfg.run)
     kept = runs.load_config(run_dir)

@@ -15,7 +15,7 @@ from hires import runs
 from hires.data.checks.finding import SEVERITIES, Finding
 from hires.data.checks.survey import Shown, Survey, survey
 from hires.data.splits import SPLITS
-from hires.engine.display import log_to
+from hires.engine.display import Terminal, log_to
 from hires.engine.files import write_json, write_text
 from hires.interfaces import DataError
 from hires.proposals import Proposal, proposals
@@ -34,14 +34,13 @@ def check_data(cfg: DictConfig) -> dict[str, Any]:
 
     Raises DataError at the end if training would stop or be distorted, so that the exit code is 1.
     """
-    console, begin = Console(), time.perf_counter()
+    console, begin = Terminal(), time.perf_counter()
     log_to(console, None)
     recipe = read_recipe(cfg)
     with _progress(console) as progress:
         seen = survey(recipe.data, shown_by(recipe), progress)
     chosen = proposals(recipe, seen)
     run_dir = runs.new_run_dir(cfg.run_dir, "check-data")  # only now: whatever was wrong has been said
-    write_text(run_dir / FILE, proposed_text(cfg, run_dir, chosen))
     outcome = {
         "command": "check-data",
         "run_dir": str(run_dir),
@@ -50,9 +49,10 @@ def check_data(cfg: DictConfig) -> dict[str, Any]:
         "proposed": {"file": str(run_dir / FILE), "command": command_for(run_dir)},
         "seconds": time.perf_counter() - begin,
     }
+    console.print(*summary(outcome), sep="\n")  # before files: where these cannot be written this is all there is
+    write_text(run_dir / FILE, proposed_text(cfg, run_dir, chosen))
     write_json(run_dir / RESULT, outcome)
     write_text(run_dir / PAGE, page(outcome))
-    console.print(*summary(outcome), sep="\n")
     log.info("Done: %s", run_dir / PAGE)
     errors = outcome["counts"]["error"]
     if errors:

@@ -7,12 +7,11 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
-from rich.console import Console
 
 from hires import runs
 from hires.cli_settings import Setting, named
 from hires.compare_turns import take_turns
-from hires.engine.display import Display, log_to
+from hires.engine.display import Display, Terminal, log_to
 from hires.engine.files import write_json, write_text
 from hires.instantiate import instantiate
 from hires.interfaces import ConfigError, ImageSource
@@ -38,7 +37,7 @@ class Options(Settings):
 
 def compare(cfg: DictConfig, settings: dict[str, Setting]) -> dict[str, Any]:
     """Compares the settings, the first of which is the reference; returns what it writes to compare.json."""
-    console = Console()
+    console = Terminal()
     log_to(console, None)
     options = _options(cfg)
     materials = _materials(settings, options)

@@ -8,10 +8,9 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
-from rich.console import Console
 
 from hires import runs
-from hires.engine.display import log_to
+from hires.engine.display import Terminal, log_to
 from hires.engine.files import write_json, write_text
 from hires.examples import Examples, examples_of
 from hires.measured_memory import Measured, measure_memory
@@ -35,7 +34,7 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
 
     Needs no data if model.num_classes is set.
     """
-    console = Console()
+    console = Terminal()
     log_to(console, None)
     recipe = read_recipe(cfg)
     recipe.given_plan()  # what is wrong with it is said before the work

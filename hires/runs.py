@@ -53,15 +53,19 @@ def _default_run_dir(folder: str) -> Path:
 
 def _exclusive(wanted: Path) -> Path:
     """Creates the directory, or one with a number behind its name when another process was first."""
-    wanted.parent.mkdir(parents=True, exist_ok=True)
     candidate, number = wanted, 1
     while True:
         try:
+            wanted.parent.mkdir(parents=True, exist_ok=True)
             candidate.mkdir()
             return candidate
         except FileExistsError:
             number += 1
             candidate = wanted.with_name(f"{wanted.name}-{number}")
+        except OSError as error:
+            raise ConfigError(
+                f"run_dir: {candidate} cannot be made ({error.strerror}); give another with run_dir="
+            ) from error
 
 
 def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:

@@ -3,10 +3,12 @@
 import csv
 import io
 import logging
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -49,10 +51,39 @@ def _log_with(handlers: list[logging.Handler], level: int) -> None:
         logger.addHandler(handler)
 
 
+class Terminal(Console):
+    """Goes on without output when nobody reads it any more, as after `| head`."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        try:
+            super().print(*objects, **options)
+        except BrokenPipeError:
+            _silence()
+
+    def on_broken_pipe(self) -> None:
+        """What newer versions of rich call instead."""
+        _silence()
+
+
+class _Lines(logging.StreamHandler[Any]):
+    def handleError(self, record: logging.LogRecord) -> None:
+        if isinstance(sys.exc_info()[1], BrokenPipeError):
+            _silence()
+        else:
+            super().handleError(record)
+
+
+def _silence() -> None:
+    """Nothing that is still written to stdout goes anywhere, what the interpreter flushes at its end included."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def console_handler(console: Console) -> logging.Handler:
     if console.is_terminal:
         return RichHandler(console=console, show_path=False, show_level=False, log_time_format="%X")
-    plain = logging.StreamHandler(console.file)
+    plain = _Lines(console.file)
     plain.setFormatter(logging.Formatter("%(message)s"))
     return plain
 

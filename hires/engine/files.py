@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from hires.interfaces import DataError
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
@@ -41,8 +43,14 @@ def _flush_folder(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    with whole_file(path) as file:
-        file.write(text.encode())
+    """Raises DataError where the disk is full, or the file cannot be written for another reason."""
+    try:
+        with whole_file(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror or error}); what was there before is unchanged"
+        ) from error
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,6 +1,8 @@
 """`hires check-data` through the command line: what it leaves, how it ends, what its proposal is good for."""
 
+import errno
 import json
+import os
 import re
 import shlex
 import shutil
@@ -146,6 +148,26 @@ def test_a_wrong_key_and_no_data_end_in_a_line(hires, tmp_path, shapes_overrides
     assert (code, error.count("\n")) == (1, 1)
     assert "no such folder" in error
     assert not (tmp_path / "run").exists()
+
+
+def test_a_full_disk_ends_in_a_line_after_the_findings(hires, tmp_path, shapes_overrides, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    code, output, error = hires("check-data", *shapes_overrides, f"run_dir={tmp_path / 'run'}")
+    assert (code, error.count("\n")) == (1, 1)
+    assert "cannot be written (No space left on device)" in error
+    assert "nothing that stops training" in output
+
+
+def test_it_ends_quietly_when_nobody_reads_its_output(tmp_path, shapes_overrides):
+    command = [sys.executable, "-m", "hires.cli", "check-data", *shapes_overrides, f"run_dir={tmp_path / 'run'}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        error = process.stderr.read()
+    assert (process.returncode, error) == (0, "")
+    assert (tmp_path / "run" / "data.html").exists()
 
 
 def test_the_proposal_trains(check, hires, shapes_overrides, tmp_path):
