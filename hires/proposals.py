@@ -10,6 +10,7 @@ import torch
 from hires.data.checks.classes import SMALL, scale_of
 from hires.data.checks.finding import percent, times
 from hires.data.checks.survey import Survey
+from hires.data.checks.things import Things
 from hires.losses.balance import balanced_weights
 from hires.models.detection.anchors import AnchorSettings
 from hires.ops.shapes import recall
@@ -51,15 +52,7 @@ def _window(recipe: Recipe, survey: Survey) -> list[Proposal]:
     if size is None or recipe.data.fit != "window" or not survey.sizes.any():
         return []
     if survey.things is not None and survey.things.counted.any():
-        longest = survey.things.sides[survey.things.counted].max(axis=1)
-        usual = float(np.percentile(longest, 95))
-        what = f"95 % of the objects are at most {usual:.0f} px long"
-        if usual * _ROOM <= min(size):
-            return [
-                Proposal("image_size", _plain(size), f"{what}: they fit into this window with room around them")
-            ]
-        side = int(np.clip(_rounded(2 * usual), _SMALLEST, _LARGEST))
-        return [Proposal("image_size", side, f"{what}: this window has room for them and what is around")]
+        return _object_window(survey.things, size, int(survey.sizes.max()))
     shorter = survey.sizes[survey.sizes.all(axis=1)].min(axis=1)
     usual = float(np.percentile(shorter, 90))
     if usual < min(size):
@@ -68,6 +61,21 @@ def _window(recipe: Recipe, survey: Survey) -> list[Proposal]:
         return [Proposal("image_size", min(side, *size), why)]
     share = percent(float((shorter >= min(size)).mean()))
     return [Proposal("image_size", _plain(size), f"{share} of the images are at least as large")]
+
+
+def _object_window(things: Things, size: tuple[int, int], longest: int) -> list[Proposal]:
+    """A window with room for nearly all objects, not larger than images, whose sides are `longest` at most."""
+    usual, most = float(np.percentile(things.sides[things.counted].max(axis=1), 95)), _rounded(longest)
+    what = f"95 % of the objects are at most {usual:.0f} px long"
+    if usual * _ROOM <= min(size):
+        value, why = _plain(size), "they fit into this window with room around them"
+    else:
+        value = int(np.clip(_rounded(2 * usual), _SMALLEST, _LARGEST))
+        why = "this window has room for them and what is around"
+    if np.min(value) > most:
+        value, why = most, f"and no side of an image is longer than {longest} px: a larger window is padding"
+        return [Proposal("image_size", value, f"{what}, {why}")]
+    return [Proposal("image_size", value, f"{what}: {why}")]
 
 
 def _rounded(side: float) -> int:

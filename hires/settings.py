@@ -27,7 +27,8 @@ class SettingError(ConfigError):
     """One field of a Settings class has a wrong value."""
 
     def __init__(self, field: str, given: Any, allowed: str):
-        super().__init__(f"{field}: got {given!r}, allowed: {allowed}")
+        shown = "null" if given is None else repr(given)  # as files and command lines have it
+        super().__init__(f"{field}: got {shown}, allowed: {allowed}")
         self.field, self.given, self.allowed = field, given, allowed
 
     def __reduce__(self) -> tuple[Any, ...]:  # the default would call __init__ with the message alone

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 Decode = Callable[[Path], np.ndarray]
 _FORMAT = 2  # raise when decoding changes, so that older entries are no longer found
 _STALE_SECONDS = 3600
+_told: set[tuple[Path, int, str]] = set()
 
 
 class NoCache:
@@ -99,7 +100,10 @@ class DecodedCache(NoCache):
         self._refused = count
 
     def _tell(self, level: int, why: str) -> None:
-        log.log(level, "cache %s (%.1f GiB) %s", self.folder, self.budget / 2**30, why)
+        """Says it once a process, however many splits there are."""
+        if (self.folder, self.budget, why) not in _told:
+            _told.add((self.folder, self.budget, why))
+            log.log(level, "cache %s (%.3g GiB) %s", self.folder, self.budget / 2**30, why)
 
 
 def open_cache(folder: str | Path, gib: float) -> NoCache:

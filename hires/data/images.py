@@ -96,14 +96,21 @@ def _owned(array: np.ndarray) -> np.ndarray:
     return array if alone and array.flags.writeable else array.copy()
 
 
-def mask_bands(path: str | Path, rows: int, window: Window | None = None) -> Iterator[np.ndarray]:
+COLOURS = 'give colours in data.classes, such as "#3C1098"'
+"""What to do about a mask of colours that is to be one of classes."""
+
+
+def mask_bands(
+    path: str | Path, rows: int, window: Window | None = None, *, remedy: str = COLOURS
+) -> Iterator[np.ndarray]:
     """Decodes a mask, or a window of it, into its raw values, (rows, W) integers, in bands of at most `rows` rows.
 
-    Palettes give their indices. Raises DataError for files that are missing, broken, or have several channels.
+    Palettes give their indices. Raises DataError for files that are missing, broken, or have several channels,
+    with a `remedy` for those of colours.
     """
     with open_picture(path, values=True) as file:
         if file.bands != 1 or file.dtype.kind not in "ui":
-            colours = 'give colours in data.classes, such as "#3C1098", or ' if file.bands == 3 else ""
+            colours = f"{remedy}, or " if file.bands == 3 else ""
             raise DataError(
                 f"{path}: a mask has one channel of whole numbers, this file has {_mode(file)}; {colours}"
                 "save it as 8-bit gray or palette"

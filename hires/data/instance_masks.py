@@ -73,7 +73,7 @@ def _bands(path: Path, reading: Reading) -> Iterator[np.ndarray]:
         for band in colour_bands(path, _BAND):
             yield band >> 16 | band & 0xFF00 | (band & 0xFF) << 16
         return
-    for band in mask_bands(path, _BAND):
+    for band in mask_bands(path, _BAND, remedy="set data.ids=rgb, where the colour of an object is its id"):
         yield band if reading.threshold is None else np.where(band > reading.threshold, np.uint8(255), np.uint8(0))
 
 

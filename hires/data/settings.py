@@ -123,9 +123,10 @@ class DataSettings(Settings, ABC):
         if not low < high:
             raise SettingError("percentiles", [low, high], "[low, high] with low < high")
         window = {"level": self.level, "width": self.width or None}
+        kinds = {"level": "a number", "width": "a number above 0"}
         for key, value in window.items():
             if self.normalize == "window" and value is None:
-                raise SettingError(key, getattr(self, key), "with normalize=window a number (a width above 0)")
+                raise SettingError(key, getattr(self, key), f"{kinds[key]}, which data.normalize=window needs")
             if self.normalize != "window" and value is not None:
                 raise SettingError(key, value, "null unless data.normalize=window")
 

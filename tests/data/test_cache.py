@@ -70,6 +70,15 @@ def test_a_full_cache_keeps_no_more_and_says_so_once(tmp_path, caplog):
     assert [record.message.count("data.cache_gib") for record in caplog.records] == [1]
 
 
+def test_caches_of_one_folder_say_once_that_it_is_full_and_how_large_it_may_be(tmp_path, caplog):
+    path = save(tmp_path / "0.png", noise(40, 60))
+    with caplog.at_level(logging.INFO):
+        for _ in ("train", "val"):
+            DecodedCache(tmp_path / "cache", 1e-4 / 97).load(path, Counting())
+    (record,) = caplog.records
+    assert "(1.03e-06 GiB)" in record.message
+
+
 def test_what_does_not_fit_leaves_room_for_what_does(tmp_path, caplog):
     sizes = [(30, 40), (100, 100), (20, 40), (90, 100), (10, 40), (100, 110)]
     paths = [save(tmp_path / f"{n}.png", noise(*size, seed=n)) for n, size in enumerate(sizes)]

@@ -140,6 +140,29 @@ def test_no_class_at_all(root):
     assert (found.severity, "names a class" in found.text) == ("error", True)
 
 
+def test_features_without_area_are_counted_once_a_file(tmp_path):
+    for number in range(3):
+        geotiff(tmp_path / f"{number}.tif", tags((20.0 * number, 0.0), 1.0))
+    point = {"type": "Point", "coordinates": [5, -5]}
+    geojson(tmp_path / "a.geojson", feature(polygon(square(5, -15, 10))), feature(point))
+    usual = {"root": str(tmp_path), "cache_gib": 0, "workers": 0, "splits": {"val": "2.tif"}}
+    found = seen(GeoBoxes(images="*.tif", annotations="a.geojson", classes=("house",), **usual))["label-remark"]
+    assert found.text == "1 feature(s) of type Point have no area and are left out"
+    assert found.places == (("a.geojson", ""),)
+
+
+def test_lines_of_labelme_are_no_matter_of_pairing(root):
+    shape = {"label": "a", "shape_type": "line", "points": [[1, 1], [9, 9]]}
+    box = {"label": "a", "shape_type": "rectangle", "points": [[1, 1], [9, 9]]}
+    for number in range(4):
+        content = {"shapes": [shape, shape, box], "imageHeight": 40, "imageWidth": 60}
+        write(root / f"{number}.json", json.dumps(content))
+    settings = {"root": str(root), "images": "*.png", "annotations": "*.json", "splits": {"val": "3.png"}}
+    found = seen(LabelmeFolder(**settings, cache_gib=0, workers=0))["label-remark"]
+    assert (found.number, found.places[0]) == (8, ("0.json", "2"))
+    assert "belong together" not in found.advice
+
+
 def test_small_objects(root):
     for number in range(4):
         write(root / f"{number}.txt", "0 0.5 0.5 0.05 0.05\n0 0.3 0.3 0.5 0.5\n1 0.5 0.5 0.5 0.5\n")

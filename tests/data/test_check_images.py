@@ -33,8 +33,7 @@ def smooth(seed: int, height: int = 96, width: int = 80) -> np.ndarray:
     return np.asarray(grid.resize((width, height), Image.Resampling.BICUBIC))
 
 
-def seen(root, **changes):
-    """Findings by code: (severity, {file: detail})."""
+def surveyed(root, **changes):
     usual = {
         "root": str(root),
         "images": "images/*",
@@ -44,7 +43,12 @@ def seen(root, **changes):
         "cache_gib": 0,
         "workers": 0,
     }
-    findings = survey(MaskFolder(**{**usual, **changes}), SHOWN, lambda done, total: None).findings
+    return survey(MaskFolder(**{**usual, **changes}), SHOWN, lambda done, total: None).findings
+
+
+def seen(root, **changes):
+    """Findings by code: (severity, {file: detail})."""
+    findings = surveyed(root, **changes)
     assert len({one.code for one in findings}) == len(findings)
     return {one.code: (one.severity, {place.file: place.detail for place in one.places}) for one in findings}
 
@@ -104,11 +108,11 @@ def test_copies_and_leaks(root):
     nearly = smooth(3).astype(int) + np.random.default_rng(0).integers(-3, 4, (96, 80, 3))
     save(root / "images" / "5.png", nearly.clip(0, 255).astype(np.uint8))
     found = seen(root)
-    assert found.pop("copies") == ("warning", {"images/0.png": "images/0.png (train) and images/1.png (train)"})
-    assert found.pop("leak-copy") == ("error", {"images/2.png": "images/2.png (train) and images/4.bmp (val)"})
+    assert found.pop("copies") == ("warning", {"images/0.png": "in train, and images/1.png in train"})
+    assert found.pop("leak-copy") == ("error", {"images/2.png": "in train, and images/4.bmp in val"})
     assert found.pop("leak-similar") == (
         "warning",
-        {"images/3.png": "images/3.png (train) and images/5.png (val)"},
+        {"images/3.png": "in train, and images/5.png in val"},
     )
     assert found == {}
 
@@ -117,6 +121,12 @@ def test_a_brighter_copy_is_similar_and_a_turned_one_is_not(root):
     save(root / "images" / "4.png", (smooth(0) * 0.7 + 20).astype(np.uint8))
     save(root / "images" / "5.png", np.ascontiguousarray(smooth(1)[::-1]))
     assert set(seen(root)["leak-similar"][1]) == {"images/0.png"}
+
+
+def test_turned_images_are_of_two_sizes(root):
+    save(root / "images" / "0.png", smooth(0, 80, 96))
+    texts = {one.code: one.text for one in surveyed(root)}
+    assert texts["sizes-vary"] == "images have 2 sizes, from 80x96 to 96x80 (height x width)"
 
 
 def test_images_that_show_nothing(root):

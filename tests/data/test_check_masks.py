@@ -63,6 +63,17 @@ def test_a_link_that_leads_back_is_named_and_nothing_is_counted_twice(root):
     assert [one.places for one in links] == [(("images/again", ""),)]
 
 
+def test_of_masks_that_cannot_be_read_no_class_is_missed(root):
+    for number in range(4):
+        (root / "masks").mkdir(exist_ok=True)
+        (root / "masks" / f"{number}.png").write_bytes(b"broken")
+    assert set(seen(root)) == {"unreadable-mask"}
+    write(root, *[mask(v255=(0, 40))] * 4)
+    (root / "masks" / "3.png").write_bytes(b"broken")  # the only one of val
+    assert set(seen(root)) == {"unreadable-mask"}
+    assert "class-not-evaluated" not in seen(root, splits={"val": "images/9.png"})  # of which there is none
+
+
 def test_values_that_no_class_has(root):
     write(root, mask(v255=(0, 40), v7=(50, 52)), *[mask(v255=(0, 40))] * 3)
     found = seen(root)["unlisted-values"]

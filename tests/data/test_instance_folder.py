@@ -160,7 +160,7 @@ def test_the_cache_changes_nothing(folder, settings):
         (np.zeros((40, 61), np.uint8), "mask is 40x61 .* its image 40x60"),
         (np.full((40, 60), -3, np.int32), "negative value -3"),
         (np.full((40, 60), -1, np.int16), "negative value -1"),
-        (np.zeros((40, 60, 3), np.uint8), "one channel of whole numbers"),
+        (np.zeros((40, 60, 3), np.uint8), "one channel of whole numbers.*mode RGB; set data.ids=rgb"),
         (np.zeros((40, 60), np.float32), "float32"),
     ],
 )

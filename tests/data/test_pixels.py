@@ -196,7 +196,7 @@ def test_a_limit_on_pixels(folder, settings):
         ({"bands": []}, "bands: "),
         ({"bands": [0]}, "bands: "),
         ({"channels": 0}, "channels: "),
-        ({"normalize": "window"}, "level: "),
+        ({"normalize": "window"}, "level: got null, allowed: a number, which data.normalize=window needs"),
         ({"normalize": "window", "level": 0, "width": 0}, "width: "),
         ({"level": 3}, "level: .*normalize=window"),
         ({"percentiles": [9, 9]}, "percentiles: "),

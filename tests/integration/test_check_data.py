@@ -194,6 +194,21 @@ def test_the_command_of_a_proposal_is_one_for_a_shell():
     assert shlex.split(command) == ["hires", "train", "--config-dir", "my runs/it's $HOME", "experiment=proposed"]
 
 
+def test_no_window_larger_than_every_image_is_proposed(check, tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("0 0.5 0.5 0.9 0.9\n")
+        pixels = np.random.default_rng(number).integers(0, 255, (40, 60, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    given = (f"data.root={tmp_path}", "data.images=*.png", "data.labels=*.txt", "data.classes=[a]")
+    code, outcome, _, error = check(
+        *("experiment=demo_detection", "data=yolo"), *given, "data.splits={val: 3.png}", "data.workers=0"
+    )
+    assert code == 0, error
+    (proposal,) = [one for one in outcome["proposals"] if one["key"] == "image_size"]
+    assert proposal["value"] == 64
+    assert "no side of an image is longer than 60 px" in proposal["reason"]
+
+
 def test_the_proposal_builds_on_an_experiment(check, hires, tmp_path):
     small = ["data.generator.size=256", "data.generator.train=2", "data.generator.val=1", "data.generator.test=1"]
     code, outcome, _, _ = check(
@@ -343,6 +358,6 @@ def test_images_in_windows_give_the_same_as_whole(tmp_path, check):
     )
     assert code == 1
     (leak,) = [one for one in outcome["findings"] if one["code"] == "leak-copy"]
-    assert leak["places"][0]["detail"] == "images/0.tif (train) and images/1.png (val)"
+    assert leak["places"][0]["detail"] == "in train, and images/1.png in val"
     np.testing.assert_allclose(outcome["images"]["mean"], pixels.mean(axis=(0, 1)), rtol=1e-9)
     np.testing.assert_allclose(outcome["images"]["deviation"], pixels.std(axis=(0, 1)), rtol=1e-6)

@@ -30,7 +30,7 @@ class BoxFacts:
     names: dict[int, str]  # the vocabulary
     numbered: bool
     complete: bool
-    remarks: tuple[str, ...] = ()  # what else the reader found
+    remarks: tuple[tuple[str, int], ...] = ()  # what else the reader found in the file, and how often
     foreign: bool = False  # whether the file says that its image is on some other machine
 
 
@@ -48,7 +48,7 @@ class BoxReader:
         return BoxFacts(
             *(objects.boxes, objects.classes, objects.ignored),
             *(words.names, words.numbered, words.complete),
-            tuple(one.what for one in parsed.findings),
+            tuple((one.what, one.number) for one in parsed.findings),
             bool(pair.truth) and names_elsewhere(self.root / pair.truth),
         )
 

@@ -1,10 +1,12 @@
 """What is found in the objects of a data set and in the files that name them."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from hires.data.box_folder import BoxSettings
+from hires.data.checks.box_facts import BoxFacts
 from hires.data.checks.examine import Record
 from hires.data.checks.finding import Finding, Place, findings_of, percent
 from hires.data.checks.skipping import Fate
@@ -21,7 +23,6 @@ def label_findings(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate)
     told = (Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem)
     broken = list(dict.fromkeys(told))  # one file may be of many images
     known = [(pair, record.boxes) for pair, record in both if record.boxes is not None]
-    remarks = dict.fromkeys(remark for _, facts in known for remark in facts.remarks)
     foreign = [Place(pair.truth) for pair, facts in known if facts.foreign]
     findings = findings_of(
         "unreadable-label",
@@ -30,18 +31,32 @@ def label_findings(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate)
         "correct them as said for each, or remove them with their images",
         broken,
     )
-    for remark in remarks:
-        where = [Place(pair.truth) for pair, facts in known if remark in facts.remarks]
-        findings += findings_of(
-            "label-remark", "warning", f"{{n}} {remark}", "check that image and label belong together", where
-        )
-    return findings + findings_of(
+    return [*findings, *_remarks(known)] + findings_of(
         "foreign-paths",
         "info",
         "{n} label file(s) name their image by a path of another machine",
         "nothing to do: hires pairs files by their names",
         foreign,
     )
+
+
+def _remarks(known: Sequence[tuple[Pair, BoxFacts]]) -> Iterator[Finding]:
+    """What readers found, once a file, which may be of many images."""
+    counts = defaultdict[str, dict[str, int]](dict)
+    for pair, facts in known:
+        for what, number in facts.remarks:
+            counts[what][pair.truth or pair.image] = number
+    for what, files in counts.items():
+        places = [Place(file, str(number) if number > 1 else "") for file, number in files.items()]
+        number = sum(files.values())
+        yield from findings_of("label-remark", "warning", f"{{n}} {what}", advice_on(what), places, number)
+
+
+def advice_on(remark: str) -> str:
+    """What to do about what a reader found."""
+    if "left out" in remark or "ignored" in remark:
+        return "nothing to do if they are not wanted, else annotate them as data.classes and the reader need it"
+    return "check that images and labels belong together"
 
 
 def object_findings(settings: BoxSettings, things: Things | None, training: Sequence[int]) -> list[Finding]:

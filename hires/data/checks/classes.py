@@ -1,6 +1,6 @@
 """How often the classes occur in the splits, and how large what shows them is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -112,14 +112,19 @@ def scale_of(size: tuple[int, int], image_size: tuple[int, int]) -> float:
     return min(image_size[0] / size[0], image_size[1] / size[1])
 
 
-def class_findings(classes: Sequence[ClassFacts], unit: str) -> list[Finding]:
-    """Classes that do not occur, in all or in some splits, and those that are rare; `unit`: objects or pixels."""
-    splits = list(classes[0].counts) if classes else []
+def class_findings(classes: Sequence[ClassFacts], unit: str, read: Collection[str]) -> list[Finding]:
+    """Classes that do not occur, in all or in some splits, and those that are rare; `unit`: objects or pixels.
+
+    Of splits that are not among those `read`, as no label of theirs can be, nothing is said.
+    """
+    splits = [split for split in classes[0].counts if split in read] if classes else []
+    if not splits:
+        return []
     never = [Place(one.name) for one in classes if not any(one.counts.values())]
     untaught = [
         Place(one.name, f"only in {', '.join(split for split, count in one.counts.items() if count)}")
         for one in classes
-        if any(one.counts.values()) and not one.counts.get("train")
+        if any(one.counts.values()) and "train" in read and not one.counts.get("train")
     ]
     missing = [
         Place(one.name, f"not in {', '.join(absent)}")

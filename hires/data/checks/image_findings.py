@@ -171,8 +171,9 @@ def _sizes(known: Known, window: tuple[int, int] | None) -> Iterator[Finding]:
     yield from findings_of("smaller-than-window", "info", text, "a smaller image_size wastes less", small)
 
 
-def _area(size: tuple[int, int]) -> int:
-    return size[0] * size[1]
+def _area(size: tuple[int, int]) -> tuple[int, int]:
+    """By which sizes are put in order; those that are others turned differ, too."""
+    return size[0] * size[1], size[0]
 
 
 def _names(paths: Sequence[str]) -> Iterator[Finding]:

@@ -87,10 +87,13 @@ def _apart(first: int, other: int, homes: Mapping[int, set[str]]) -> bool:
 def _places(
     pairs: Sequence[Pair], together: Sequence[tuple[int, int]], homes: Mapping[int, set[str]]
 ) -> list[Place]:
-    def called(index: int) -> str:
-        return f"{pairs[index].image} ({'/'.join(sorted(homes[index]))})"
+    def home(index: int) -> str:
+        return "/".join(sorted(homes[index]))
 
-    return [Place(pairs[first].image, f"{called(first)} and {called(other)}") for first, other in together]
+    return [
+        Place(pairs[first].image, f"in {home(first)}, and {pairs[other].image} in {home(other)}")
+        for first, other in together
+    ]
 
 
 def _copies(records: Sequence[Record]) -> list[tuple[int, int]]:

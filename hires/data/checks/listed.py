@@ -10,6 +10,7 @@ import numpy as np
 from hires.data.box_classes import Vocabulary
 from hires.data.box_folder import AnnotatedImages, BoxSettings
 from hires.data.box_objects import Objects
+from hires.data.checks.box_findings import advice_on
 from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.listing import Listing, quiet, said
 from hires.data.images import image_info
@@ -93,7 +94,7 @@ def _remarks(given: AnnotatedImages, split: str) -> list[Finding]:
     for one in given.findings:
         places = [Place(name, split) for name in one.names]
         findings += findings_of(
-            "label-remark", "warning", f"{{n}} {one.what}", "check the annotations", places, one.number
+            "label-remark", "warning", f"{{n}} {one.what}", advice_on(one.what), places, one.number
         )
     return findings
 

@@ -1,7 +1,7 @@
 """Surveys a data set: lists it, reads all of it, and says what was found."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -185,10 +185,19 @@ def _made(
         *image_findings(settings, pairs, records, window, fate_of_broken(settings, records, splits)),
         *own,
         *leak_findings(pairs, records, splits, at_random=_is_divided_at_random(settings)),
-        *class_findings(classes, unit),
+        *class_findings(classes, unit, _read_splits(splits, records)),
         *size_findings(classes, size, fit=shown.fit, things=has_things, scores=shown.stride),
     ]
     return Survey(pairs, splits, records, classes, unit, things, in_order(findings))
+
+
+def _read_splits(splits: Mapping[str, Sequence[int]], records: Sequence[Record]) -> set[str]:
+    """Splits of which any label could be read, if they are files for each image."""
+
+    def is_read(one: Record) -> bool:
+        return one.mask is not None or one.boxes is not None or (one.image is not None and not one.label_problem)
+
+    return {name for name, members in splits.items() if any(is_read(records[index]) for index in members)}
 
 
 def _is_divided_at_random(settings: DataSettings) -> bool:
