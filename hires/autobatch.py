@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
@@ -26,7 +27,9 @@ def autobatch(cfg: DictConfig) -> dict[str, Any]:
     """Finds the plan; returns what it writes to search.json. Needs no data if model.num_classes is set."""
     console = Terminal()
     log_to(console, None)
-    plan, planner, notes = find_plan(cfg, read_recipe(cfg))
+    recipe = read_recipe(cfg)
+    runs.check_run_dir(cfg.run_dir)
+    plan, planner, notes = find_plan(cfg, recipe)
     run_dir = runs.new_run_dir(cfg.run_dir, "autobatch")  # only now: whatever was wrong has been said
     outcome = {
         "command": "autobatch",
@@ -39,8 +42,20 @@ def autobatch(cfg: DictConfig) -> dict[str, Any]:
     write_text(run_dir / PLAN, plan_text(plan))
     write_text(run_dir / PAGE, page(outcome))
     console.print(table(outcome))
-    log.info("Done: %s; train with memory.plan=%s", run_dir / PAGE, run_dir / PLAN)
+    log.info("Done: %s; train with %s", run_dir / PAGE, by_plan(cfg, plan, run_dir))
     return outcome
+
+
+def by_plan(cfg: DictConfig, plan: MemoryPlan, run_dir: Path) -> str:
+    """What a training with the plan is told on the command line."""
+    said = f"memory.plan={run_dir / PLAN}"
+    if plan.micro_batch_size <= cfg.batch_size:
+        return said
+    return (
+        f"{said} batch_size={plan.micro_batch_size}; the batch grows {plan.micro_batch_size / cfg.batch_size:.3g} "
+        "times, the learning rate not by itself: it is raised as much with SGD (the linear scaling rule), "
+        "by the square root of it with Adam, each with a longer warm-up"
+    )
 
 
 def found(plan: MemoryPlan, planner: Planner) -> dict[str, Any]:

@@ -251,7 +251,8 @@ class Planner:
             raise TrainingError("memory: the plan could not be tried out, for the reason above")
         fits = done and not measured.retries and (measured.reserved or 0) <= self.budget
         self.probes.append(Probe(found, measured, fits))
-        log.info("It %s: measured %s", "fits" if fits else "does not fit", size(measured.reserved))
+        took = "out of memory" if measured.out_of_memory else f"measured {size(measured.reserved)}"
+        log.info("It %s: %s", "fits" if fits else "does not fit", took)
         return self.probes[-1]
 
     def _next_room(self, probe: Probe, room: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import torch
 import yaml
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from hires import runs
@@ -26,6 +27,14 @@ log = logging.getLogger(__name__)
 
 PLAN = "plan.yaml"
 T = TypeVar("T")
+_DECIDED = (
+    "micro_batch_size",
+    "image_size",
+    "trainer.precision",
+    "memory.activation_checkpointing",
+    "memory.maximize",
+)
+"""Settings that a plan decides."""
 _COUNTS = ("micro_batch_size", "accumulation_steps", "image_size", "evaluation_batch_size")
 
 
@@ -46,6 +55,7 @@ def planned(
         return cfg, plan if _same(runs.load_config(resumed), cfg) else given
     if recipe.memory.plan:
         plan = _for_batch(read_plan(Path(recipe.memory.plan)), recipe)
+        _tell_overruled(cfg, with_plan(cfg, plan, recipe.processes))
     elif recipe.to_be_planned:
         _check_device(recipe)
         plan, _, notes = find_plan(cfg, recipe, source, budget)
@@ -54,6 +64,16 @@ def planned(
     else:
         return cfg, recipe.given_plan()
     return with_plan(cfg, plan, recipe.processes), plan
+
+
+def _tell_overruled(cfg: DictConfig, settled: DictConfig) -> None:
+    """Warns of what the command line says otherwise than the plan that it names."""
+    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    said = {override.partition("=")[0].lstrip("+") for override in overrides}
+    for key in _DECIDED:
+        given, decided = (OmegaConf.select(each, key) for each in (cfg, settled))
+        if key in said and given != decided:
+            log.warning("%s: %s is overruled by memory.plan, which has %s", key, given, decided)
 
 
 def searches(recipe: Recipe, resumed: Path | None) -> bool:
@@ -191,6 +211,8 @@ def _made(kind: type[T], content: Any) -> T:
     hints = get_type_hints(kind)
     if not isinstance(content, dict) or not set(content) <= set(hints):
         raise ValueError(f"it must have {', '.join(hints)} alone")
+    if kind is MemoryPlan and "rungs" not in content:  # which is written last
+        raise ValueError("it is cut off: it has no rungs")
     return kind(**{name: _value(name, value, hints[name]) for name, value in content.items()})
 
 

@@ -36,6 +36,15 @@ def new_run_dir(given: str | None, folder: str | None = None) -> Path:
     return run_dir
 
 
+def check_run_dir(given: str | None) -> None:
+    """Raises ConfigError for a directory that `new_run_dir` would refuse, before what takes long."""
+    if given is not None and given.strip():
+        folder = Path(given).expanduser()
+        there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+        if not os.access(there, os.W_OK):
+            raise ConfigError(f"run_dir: {folder} cannot be written to; choose another")
+
+
 def _check_writable(run_dir: Path) -> None:
     try:
         run_dir.mkdir(parents=True, exist_ok=True)

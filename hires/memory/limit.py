@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 
 from hires.memory.profile import CONTEXT
-from hires.ops.process_memory import limit_data, set_limit, vm_data
+from hires.ops.process_memory import give_back, limit_data, set_limit, vm_data
 
 
 class Limit:
@@ -17,10 +17,12 @@ class Limit:
 
     def __init__(self, most: int | None, device: str):
         self.most = most
+        self.cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+        if most is not None and not self.cuda:
+            give_back()  # before the first weights, as in a probe: what they leave in the heap would count
         gc.collect()
         self.before = vm_data()
         self._old: int | None = None
-        self.cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
 
     def begin(self) -> None:
         if self.most is None:

@@ -25,5 +25,5 @@ def why(
     over = [each for each in tried if each.shape == larger[0]]
     if over:
         least = min(each.reserved for each in over)
-        free = f", and {size(margin)} stay free" if least <= budget else ""
+        free = f", and {size(margin)} have to stay free" if least <= budget else ""
         yield f"The next, {in_words(larger[0])}, is predicted to reserve {size(least)} at least{free}."

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 THRESHOLD = 65536
 """Bytes from which an allocation of malloc's has pages of its own, which go back when it is freed."""
+STACK = 2**20  # bytes of a thread's stack; 8 MiB otherwise
 _M_MMAP_THRESHOLD = -3  # of mallopt
 
 
@@ -50,6 +51,12 @@ def fix_threshold() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, THRESHOLD)
+
+
+def give_back() -> None:
+    """As `fix_threshold`, with small stacks for the threads of Python that begin later: they count as they are."""
+    fix_threshold()
+    threading.stack_size(STACK)
 
 
 class Growth:

@@ -17,6 +17,7 @@ import resource
 import numpy, torch
 from torch.utils.data import Dataset
 from hires.data.loader import StepSampler, make_loader
+from hires.interfaces import Sample
 from hires.memory.limit import Limit
 from hires.ops.out_of_memory import is_out_of_memory
 MIB = 2**20
@@ -31,7 +32,8 @@ def fits(mib):
 
 class Arrays(Dataset):
     def __getitem__(self, key):
-        return numpy.ones(256 * MIB, numpy.uint8)[:3].copy()
+        pixels = numpy.ones(256 * MIB, numpy.uint8)[:3].copy()
+        return Sample(torch.from_numpy(pixels.reshape(3, 1, 1)), {}, "name")
 """
 TRIED = """
 free = resource.getrlimit(resource.RLIMIT_DATA)
@@ -80,3 +82,31 @@ def test_without_a_limit_nothing_is_limited():
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with Limit(None, "cpu"):
         assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+HELD = """
+import threading, torch
+from hires.memory.limit import Limit
+from hires.ops.process_memory import vm_data
+MIB = 2**20
+limit = Limit(600 * MIB, "cpu")
+torch.ones(24 * MIB, dtype=torch.uint8)  # from here on malloc would keep what is smaller
+kept = []
+for _ in range(40):
+    passing = torch.ones(8 * MIB, dtype=torch.uint8)
+    kept.append(torch.ones(1000, dtype=torch.uint8))
+    del passing
+ended = threading.Event()
+threads = [threading.Thread(target=ended.wait, daemon=True) for _ in range(4)]
+for thread in threads:
+    thread.start()
+print((vm_data() - limit.before) // MIB)
+ended.set()
+"""
+
+
+def test_what_is_freed_before_the_limit_begins_does_not_count():
+    """Between the counting and the first step weights are made and threads begin: little of it is left."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    done = subprocess.run([sys.executable, "-c", HELD], env=environment, capture_output=True, text=True)
+    assert int(done.stdout) < 12, done.stderr
