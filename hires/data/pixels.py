@@ -41,12 +41,14 @@ class PixelRules:
         try:
             self.shown(np.zeros((1, 1, info.bands + alpha), info.dtype), path)
         except DataError as error:
-            if alpha or not info.alpha:
+            if self.bands or not info.alpha:
                 raise
-            listed = ",".join(str(band) for band in range(1, info.bands + info.alpha + 1))
+            count = info.bands + info.alpha
+            listed = ",".join(str(band) for band in range(1, count + 1))
             raise DataError(
-                f"{error}; its alpha is none of them, unless data.bands=[{listed}] "
-                f"backbone.in_channels={info.bands + info.alpha} names it as one"
+                f"{path}: has {info.bands} bands and alpha, but data.channels is {self.channels}; "
+                f"data.bands=[{listed}] backbone.in_channels={count} takes alpha as a band, "
+                f"data.channels={info.bands} backbone.in_channels={info.bands} leaves it out"
             ) from error
 
     def _named(self, image: np.ndarray, path: Path) -> np.ndarray:

@@ -49,7 +49,9 @@ def test_headers_tell_of_alpha_where_bands_do_not_fit(folder, settings):
     (image,) = make_set(folder, "uint8", 4, count=1)
     save_tiff(folder / "images" / "0.tif", image, extrasamples=[0, 0, 2])
     settings(bands=(1, 2, 3, 4)).source("train").check_headers()
-    words = r"has 3 bands, but data.channels is 4.*alpha.*data.bands=\[1,2,3,4\] backbone.in_channels=4"
+    words = (
+        r"has 3 bands and alpha, but data.channels is 4; data.bands=\[1,2,3,4\] backbone.in_channels=4 takes alpha"
+    )
     with pytest.raises(DataError, match=words):
         settings(channels=4).source("train").check_headers()
     settings(channels=4, on_error="skip").source("train").check_headers()  # passed over, one by one

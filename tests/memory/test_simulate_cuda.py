@@ -234,7 +234,7 @@ def test_every_patch_is_needed(name, monkeypatch):
     assert with_it[1] == 0
     all_of_them = simulating._patches
     monkeypatch.setattr(
-        simulating, "_patches", lambda device: [each for each in all_of_them(device) if each[1] != name]
+        simulating, "patches", lambda device: [each for each in all_of_them(device) if each[1] != name]
     )
     assert outcome(CASES[name]) != with_it
 
