@@ -15,10 +15,10 @@ SHAPES = {
     "resolution": shapes([2], sizes((1, 1), 32, (4000, 6000))),
     "wide": shapes([1], sizes((512, 1024), 32, (0, 0))),
 }
-MOST = {"exact": 8, "steps": 21, "growth": 12, "noise": 21}
-"""Steps that are simulated, at most: five to learn from, up to four for the policies, and the search between.
+MOST = {"exact": 9, "steps": 22, "growth": 24, "noise": 24}
+"""Steps that are simulated, at most: six to learn from, up to four for the policies, and the search between.
 
-As seen in 1000 searches each; whatever estimates are worth, it ends by halving.
+As seen in 240 searches each; whatever estimates are worth, it ends by halving.
 """
 
 

@@ -232,7 +232,7 @@ def test_every_patch_is_needed(name, monkeypatch):
     with_it = outcome(CASES[name])
     assert isinstance(with_it, tuple)
     assert with_it[1] == 0
-    all_of_them = simulating._patches
+    all_of_them = simulating.patches
     monkeypatch.setattr(
         simulating, "patches", lambda device: [each for each in all_of_them(device) if each[1] != name]
     )
@@ -241,10 +241,10 @@ def test_every_patch_is_needed(name, monkeypatch):
 
 def test_all_patches_have_such_a_test():
     """And replace what is there; the CPU needs none."""
-    patches = simulating._patches(CUDA)
+    patches = simulating.patches(CUDA)
     assert {name for _, name, _ in patches} == CASES.keys()
     assert all(hasattr(target, name) for target, name, _ in patches)
-    assert simulating._patches(torch.device("cpu")) == []
+    assert simulating.patches(torch.device("cpu")) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is there")
