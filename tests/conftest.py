@@ -1,5 +1,6 @@
 """What every test gets: one thread a process, a cache of its own, small data sets made on the spot."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -23,6 +24,19 @@ def _one_thread():
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory):
     os.environ["HIRES_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch):
+    """What commands set for their process does not last beyond a test."""
+    from hires.data.formats import image_file
+
+    monkeypatch.setattr(image_file, "_max_pixels", image_file._max_pixels)
+    logger = logging.getLogger("hires")
+    level, propagate, handlers = logger.level, logger.propagate, list(logger.handlers)
+    yield
+    logger.setLevel(level)
+    logger.propagate, logger.handlers = propagate, handlers
 
 
 @pytest.fixture(scope="session")
