@@ -74,6 +74,8 @@ def _train(
         log.info("%d processes, %d of them here", ranks.size, ranks.here)
     cfg, plan = _planned(cfg, recipe, source, resumed, ranks)
     recipe = read_recipe(cfg)
+    if ranks.size > 1:
+        check_share(recipe)  # again, by what the plan has found
     normalization = ranks.by_main(
         lambda: kept_normalization(run_dir, cfg, recipe) if resumed else normalization_of(recipe.data, source)
     )

@@ -119,8 +119,8 @@ def enforced(recipe: Recipe, plan: MemoryPlan) -> int | None:
     said = recipe.memory.budget
     if said is None or said == AUTO:
         return None
-    if isinstance(said, float) and plan.budget:  # less is free now than when the plan was made
-        return plan.budget
+    if isinstance(said, float) and plan.budget and not recipe.memory.plan:
+        return plan.budget  # less is free now than when the plan was made
     return budget_of(recipe)
 
 
@@ -211,8 +211,6 @@ def _made(kind: type[T], content: Any) -> T:
     hints = get_type_hints(kind)
     if not isinstance(content, dict) or not set(content) <= set(hints):
         raise ValueError(f"it must have {', '.join(hints)} alone")
-    if kind is MemoryPlan and "rungs" not in content:  # which is written last
-        raise ValueError("it is cut off: it has no rungs")
     return kind(**{name: _value(name, value, hints[name]) for name, value in content.items()})
 
 

@@ -245,6 +245,7 @@ def test_what_may_be_changed_or_added(override: str, key: str, value: Any, hires
     assert OmegaConf.select(OmegaConf.create(calls[0][1]), key) == value
 
 
+@pytest.mark.slow
 def test_every_option_of_every_group_passes_the_checks(hires: Hires, calls: Calls) -> None:
     formats = ("coco", "coco_masks", "csv", "labelme", "labelme_masks", "voc", "xyxy", "yolo")
     given = dict.fromkeys(formats, ["data.root=x"])

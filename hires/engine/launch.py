@@ -33,7 +33,7 @@ def processes_here(trainer: TrainerSettings) -> int:
     """Processes of a training on this machine."""
     if trainer.devices != "auto":
         return trainer.devices
-    started = {**_started_by_torchrun(), **_started_by_slurm()}
+    started = _started_by_torchrun() or _started_by_slurm()  # torchrun may be a task of SLURM
     if started:
         return started["here"]
     cuda = trainer.accelerator != "cpu" and torch.cuda.is_available()

@@ -206,7 +206,7 @@ def talking() -> Iterator[None]:
     try:
         yield
         return
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:  # of the latter no process may make a lack of its own
         line = next(iter(str(error).splitlines()), "")
         reason = line.rpartition("cc:")[2].partition("] ")[2] or line  # without where in the library
     raise LostProcess(

@@ -29,7 +29,7 @@ class Ladder:
 
     def __init__(self, plan: MemoryPlan):
         self.plan, self.used = plan, 0
-        self._rungs = [[rung.micro_batch_size, dict(rung.policies)] for rung in plan.rungs]
+        self._rungs = [_said(rung) for rung in plan.rungs]
 
     def step_down(self) -> None:
         """The next rung becomes the plan; there must be one."""
@@ -46,8 +46,16 @@ class Ladder:
         if rungs == self._rungs:
             while self.used < used:
                 self.step_down()
-        elif used and rungs[used:] != self._rungs:  # the latter would be the plan as it was saved on that rung
+        elif [_said(self.plan), *self._rungs] in (rungs[at:] for at in range(len(rungs))):  # saved on a rung
+            self.used, self._rungs = len(rungs) - len(self._rungs), rungs
+            if self.used > used:
+                log.info("The run fell back after its last checkpoint: it goes on with the rung of then")
+        elif used:
             log.info("The memory plan is another than that of the checkpoint: it is used from its beginning")
+
+
+def _said(plan: MemoryPlan) -> list[Any]:
+    return [plan.micro_batch_size, dict(plan.policies)]
 
 
 class Recovering:

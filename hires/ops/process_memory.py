@@ -27,7 +27,7 @@ def limit_data(most: int) -> int:
     Freed memory goes back to the system, for good, so that it does not count. Returns the limit that was there.
     """
     fix_threshold()
-    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    before, _ = resource.getrlimit(resource.RLIMIT_DATA)
     set_limit(most)
     return before
 

@@ -184,13 +184,28 @@ def test_a_ladder_is_resumed_on_its_rung():
     assert resumed.used == 1
 
 
+def test_a_run_that_fell_back_after_its_checkpoint_goes_on_with_its_rung():
+    """plan.yaml is written when memory runs out, the checkpoint is from before."""
+    begun = Ladder(plan(4, *RUNGS))
+    saved = begun.state_dict()
+    begun.step_down()
+    resumed = Ladder(begun.plan)
+    resumed.load_state_dict(saved)
+    assert (resumed.plan, resumed.used) == (begun.plan, 1)
+    begun.step_down()
+    assert Ladder(begun.plan).plan == begun.plan
+    last = Ladder(begun.plan)
+    last.load_state_dict(saved)
+    assert last.used == 2, "so that a lack of memory is told as the end of the ladder"
+
+
 def test_another_ladder_is_begun_at_its_top(caplog):
     caplog.set_level("INFO")
     used = Ladder(plan(4, *RUNGS))
     used.step_down()
     saved = Ladder(used.plan)  # what plan.yaml holds by then
     saved.load_state_dict(used.state_dict())
-    assert (saved.plan, saved.used, caplog.messages) == (used.plan, 0, [])
+    assert (saved.plan, saved.used, caplog.messages) == (used.plan, 1, [])
     other = Ladder(plan(2, plan(1)))
     other.load_state_dict(used.state_dict())
     assert (other.plan, other.used) == (plan(2, plan(1)), 0)

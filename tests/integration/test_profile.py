@@ -110,6 +110,7 @@ def test_cuda_needs_no_gpu(profile, precision):
     assert any("Not run on CUDA" in note for note in outcome["notes"])
 
 
+@pytest.mark.slow
 def test_a_last_micro_batch_that_is_smaller(profile):
     """The full one runs before there are gradients, the smaller one after: less than two full ones."""
     two = profile("batch_size=4", "memory.device=cpu", "image_size=128")["live"]
@@ -133,8 +134,9 @@ def test_offload_without_a_folder_is_told(profile):
 
 @pytest.mark.parametrize(
     ("model", "precision"),
-    [("fpn", "32-true"), pytest.param("fcos", "bf16-mixed", marks=pytest.mark.slow)],
+    [("fpn", "32-true"), ("fcos", "bf16-mixed")],
 )
+@pytest.mark.slow
 def test_prediction_and_measurement(profile, model, precision):
     outcome = profile(
         f"model={model}",
@@ -155,6 +157,7 @@ def test_prediction_and_measurement(profile, model, precision):
 FEW = ("model.proposals.candidates=40", "model.proposals.proposals=40", "model.regions.samples=16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [["model=retinanet"], ["model=mask_rcnn", *FEW]], ids=lambda given: given[0])
 def test_detectors_without_data(profile, model):
     outcome = profile(*model, "image_size=64", "batch_size=1", "micro_batch_size=1", "memory.device=cpu")

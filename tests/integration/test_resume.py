@@ -57,8 +57,10 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("stop", [1, 3, 5])
+@pytest.mark.parametrize(
+    ("stop", "workers"),
+    [(3, 0), (3, 2), (1, 2), (5, 0), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in ((1, 0), (5, 2)))],
+)
 def test_resumed_run_equals_the_uninterrupted_one(train, hires, tmp_path, monkeypatch, workers, stop):
     whole = train(tmp_path / "whole", f"data.workers={workers}")
     from hires.engine.trainer import Trainer

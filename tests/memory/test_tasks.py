@@ -72,7 +72,9 @@ def trained(task, policy, steps=2):
     )
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == "mask_rcnn" else []) for n in TASKS]
+)
 def test_policies_change_nothing(name, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK_ELEMENTS", 4 * 64 * 2 * 16)  # four chunks of 16 rows
     task = make_task(name)

@@ -15,6 +15,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_vessels(hires, tmp_path):
     """A few steps of a tiny network at native resolution; one whole photograph is evaluated."""
     run_dir = tmp_path / "run"
