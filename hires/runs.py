@@ -41,7 +41,7 @@ def check_run_dir(given: str | None) -> None:
     if given is not None and given.strip():
         folder = Path(given).expanduser()
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-        if not os.access(there, os.W_OK):
+        if not there.is_dir() or not os.access(there, os.W_OK):
             raise ConfigError(f"run_dir: {folder} cannot be written to; choose another")
 
 

@@ -2,13 +2,17 @@
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
 
-from hires.interfaces import DataError, MemoryPlan, Peaks
+from hires import plans
+from hires.autobatch import by_plan
+from hires.interfaces import ConfigError, DataError, MemoryPlan, Peaks
 from hires.memory.rungs import rungs_of
 from hires.plans import plan_text, read_plan, with_plan
+from hires.runs import check_run_dir
 
 
 def some_plan(seed=0):
@@ -137,3 +141,41 @@ def test_a_configuration_says_what_a_plan_has_found():
     assert found.memory.activation_checkpointing == plan.policies
     assert (found.memory.maximize, found.memory.plan) == (None, None)
     assert cfg.image_size == cfg.memory.activation_checkpointing == "auto"
+
+
+def test_what_a_plan_overrules_is_told(monkeypatch, caplog):
+    said = ["image_size=64", "trainer.precision=bf16-mixed", "micro_batch_size=2", "memory.plan=plan.yaml"]
+    job = SimpleNamespace(overrides=SimpleNamespace(task=said))
+    monkeypatch.setattr(plans, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: job))
+    cfg = OmegaConf.create(
+        {
+            "micro_batch_size": 2,
+            "image_size": 64,
+            "trainer": {"precision": "bf16-mixed"},
+            "memory": {"maximize": "batch"},
+        }
+    )
+    settled = OmegaConf.merge(
+        cfg, {"image_size": [96, 128], "trainer": {"precision": "32-true"}, "memory": {"maximize": None}}
+    )
+    plans._tell_overruled(cfg, settled)
+    assert [message.partition(" is overruled")[0] for message in caplog.messages] == [
+        "image_size: 64",
+        "trainer.precision: bf16-mixed",
+    ], "what stays, and what was not said, is not told"
+
+
+def test_a_batch_that_grows_is_told_with_the_rule_for_its_learning_rate(tmp_path):
+    plan, cfg = replace(some_plan(), micro_batch_size=8), OmegaConf.create({"batch_size": 4})
+    told = by_plan(cfg, plan, tmp_path)
+    assert told.startswith(f"memory.plan={tmp_path}/plan.yaml batch_size=8; the batch grows 2 times")
+    assert "linear scaling rule" in told
+    assert by_plan(OmegaConf.create({"batch_size": 8}), plan, tmp_path) == f"memory.plan={tmp_path}/plan.yaml"
+
+
+def test_a_run_directory_that_cannot_be_written_is_told_before_the_search(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="run_dir: .* cannot be written to"):
+        check_run_dir(str(tmp_path / "file" / "runs" / "a"))
+    check_run_dir(str(tmp_path / "runs" / "a"))
+    check_run_dir(None)
