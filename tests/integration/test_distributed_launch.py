@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,8 @@ def start(shapes_overrides, tmp_path):
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
+                # what a shell starts in the background ignores it, and so would what that starts
+                preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
             )
         )
         return started[-1]
