@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -183,14 +184,13 @@ def _begin(examiner: Examiner) -> None:
     _examiner = examiner
     examiner.begin()
     cv2.setNumThreads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(above: int) -> None:
     """Ends this process when the one that it works for has been killed, which tells workers nothing."""
-    parent, above = multiprocessing.parent_process(), os.getppid()
-    while parent is not None and parent.is_alive() and os.getppid() == above:
-        parent.join(_LOOK)
+    while os.getppid() == above:
+        time.sleep(_LOOK)
     os._exit(1)
 
 
