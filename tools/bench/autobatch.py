@@ -42,7 +42,7 @@ class Case(NamedTuple):
             "backbone.pretrained=false",
             "model.num_classes=19",
             "image_size=256",
-            f"batch_size={64 if self.goal == 'batch' else 4}",
+            f"batch_size={64 * self.gib if self.goal == 'batch' else 4}",
             "memory.min_micro_batch=2",
             "trainer.accelerator=cpu",
             f"memory.budget={self.gib}GiB",
