@@ -76,15 +76,27 @@ class Predictions:
         return Mixtures(self.units, needs)
 
     def overhead(self, shape: Shape) -> int:
-        """Bytes that are reserved beyond the tensors: at the nearest shape, grown with the pixels, at least."""
-        near = _nearest([at for points in self.known.values() for at in points], shape)[0]
-        there = [points[near] for points in self.known.values() if near in points]
-        ratio = shape.pixels / near.pixels
-        return there[0].context + round(min(known.spare for known in there) * ratio)
+        """Bytes that are reserved beyond the tensors, at least: as at the nearest shape.
+
+        They do not grow with the pixels: what an allocator rounds up does not, and holes are filled by the steps
+        that fill a budget.
+        """
+        there = self._nearby(shape)
+        return there[0].context + min(known.spare for known in there)
 
     def least(self, shape: Shape) -> int:
         """Bytes that a step of the shape reserves at least."""
         return self.mixtures(shape).least() + self.overhead(shape)
+
+    def standing(self, shape: Shape) -> float:
+        """Bytes that a step reserves whatever the images: what is there before it."""
+        known = self._nearby(shape)[0]
+        return known.needs.standing + known.context
+
+    def _nearby(self, shape: Shape) -> list[Known]:
+        """What is known of the nearest shape, by choice."""
+        near = _nearest([at for points in self.known.values() for at in points], shape)[0]
+        return [points[near] for points in self.known.values() if near in points]
 
     def step_time(self, shape: Shape, batch_size: int, room: int) -> float | None:
         """Compute of an optimizer step with the cheapest policies; None: no room for any."""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from hires.memory.mixtures import fit
+from hires.memory.mixtures import SLACK, fit
+from hires.memory.optimal import cheapest
 from hires.memory.policies import Policies
 from hires.memory.predictions import Predictions, Shape
 from hires.memory.profile import MemoryProfile
@@ -17,6 +18,7 @@ MOST_PIXELS = 1536 * 1024
 """Of the step that all policies are simulated for, where smaller ones are among the shapes."""
 GUESSES = 6  # shapes that a search tries because estimates say so
 NEAR = 1.3  # times as many pixels, or fewer: lines from there are good enough
+CHEAPER = 5e-3  # share of a step's compute that other policies have to save to be simulated
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,12 @@ class Search:
         predictions, smallest = self._predictions, self.smallest(shape)
         if smallest.reserved > room or len(predictions.choices) == 1:
             return smallest
+        mixtures = predictions.mixtures(shape)
+        best = cheapest(mixtures.options, room - predictions.overhead(shape), slack=SLACK)
+        if best and smallest.cost - best.cost < CHEAPER:
+            return smallest
         policies, profile = fit(
-            predictions.mixtures(shape),
+            mixtures,
             lambda some: self._simulate(shape, some),
             room,
             overhead=predictions.overhead(shape),
@@ -107,12 +113,14 @@ class Search:
         if done is None:
             estimate = predictions.least(shape)
             done = _found(shape, policies, self._simulate(shape, policies))
-            self._correction = done.reserved / estimate
+            standing = predictions.standing(shape)
+            self._correction = max(0.0, done.reserved - standing) / max(1, estimate - standing)
         return done
 
     def least(self, shape: Shape) -> float:
         """Bytes that a step of the shape reserves at least, by an estimate."""
-        return self._predictions.least(shape) * self._correction
+        standing = self._predictions.standing(shape)
+        return standing + (self._predictions.least(shape) - standing) * self._correction
 
     def _learn_about(self, shapes: Sequence[Shape], room: int) -> None:
         """Simulates one shape with little, and the last that should fit by that with all policies."""
