@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
 from hires.examples import Examples
 from hires.interfaces import DataLimits
@@ -43,19 +44,23 @@ class Flagged(Trainings):
         return training
 
 
-def recipe_of(model: str, backbone: str) -> Recipe:
+def config_of(model: str, backbone: str, *more: str) -> DictConfig:
     overrides = [
         f"model={model}",
         "backbone=timm",
         f"backbone.name={backbone}",
         "backbone.pretrained=false",
         f"model.num_classes={CLASSES}",
-        "trainer.precision=bf16-mixed",
-        "batch_size=8",
-        "micro_batch_size=1",
+        "batch_size=1",
+        *more,
     ]
     with initialize_config_dir(str(Path("configs").absolute()), version_base="1.3"):
-        return read_recipe(compose("profile", overrides))
+        return compose("profile", overrides)
+
+
+def recipe_of(model: str, backbone: str) -> Recipe:
+    more = ("trainer.precision=bf16-mixed", "batch_size=8", "micro_batch_size=1")
+    return read_recipe(config_of(model, backbone, *more))
 
 
 def largest(recipe: Recipe, way: str, budget: int) -> Found:
