@@ -49,7 +49,7 @@ def compose_settings(cfg: DictConfig, request: Request) -> dict[str, Setting]:
         with named(name):
             _check_keys(overrides)
             flags = Namespace(**{**vars(request.flags), "overrides": [*job, *overrides], "multirun": False})
-            composed[name] = Setting(overrides, _composed(replace(request, flags=flags)))
+            composed[name] = Setting(overrides, composed_alone(replace(request, flags=flags))[0])
     return composed
 
 
@@ -81,7 +81,8 @@ def _check_keys(overrides: list[str]) -> None:
             raise ConfigError(f"{key}: is the same for all settings; give it on the command line itself")
 
 
-def _composed(request: Request) -> DictConfig:
+def composed_alone(request: Request) -> tuple[DictConfig, Any]:
+    """The checked configuration of a request outside of hydra.main, and hydra's own node. Raises ConfigError."""
     try:
         cli_errors.check_overrides(request)
         cfg = request.compose(request.overrides)
@@ -92,4 +93,4 @@ def _composed(request: Request) -> DictConfig:
     with open_dict(cfg):
         node = cfg.pop("hydra")
     cli_check.check(cfg, request, node)
-    return cfg
+    return cfg, node

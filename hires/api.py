@@ -1,0 +1,85 @@
+"""The commands as functions, for notebooks and other programs.
+
+Arguments are the overrides of the command line: `train("experiment=demo", "trainer.max_steps=20")`. Wrong ones
+raise ConfigError, unusable files DataError, both with the line that the command would print.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, open_dict
+
+from hires import cli_settings, instantiate, runs
+from hires.cli_compose import parse
+from hires.interfaces import MemoryPlan
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory."""
+
+    path: Path
+
+    @cached_property
+    def config(self) -> DictConfig:
+        """What it was trained with."""
+        return runs.load_config(self.path)
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What result.json holds; None before the training has ended."""
+        file = self.path / "result.json"
+        return json.loads(file.read_text()) if file.is_file() else None
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The records of metrics.jsonl so far, in order."""
+        file = self.path / "metrics.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+def load_run(path: str | Path) -> Run:
+    """A run by its directory. Raises DataError when it is none."""
+    return Run(runs.existing_run(str(path)))
+
+
+def train(*overrides: str) -> Run:
+    """Trains, as `hires train` does, in this process."""
+    with _composed("train", overrides) as cfg:
+        outcome = import_module("hires.build").train(cfg)
+    return Run(Path(outcome["run_dir"]))
+
+
+def plan(*overrides: str) -> MemoryPlan:
+    """The plan that `hires autobatch` finds; nothing is written.
+
+    A search on this machine's own device runs its answer in a process of its own.
+    """
+    with _composed("autobatch", overrides) as cfg:
+        recipe = import_module("hires.recipe").read_recipe(cfg)
+        found: MemoryPlan = import_module("hires.plans").find_plan(cfg, recipe)[0]
+    return found
+
+
+@contextmanager
+def _composed(command: str, overrides: tuple[str, ...]) -> Iterator[DictConfig]:
+    """The checked configuration of a command, as Hydra's while it runs."""
+    request = parse(command, overrides)
+    cfg, node = cli_settings.composed_alone(request)
+    instantiate.check(cfg, "", ())
+    hydra = HydraConfig.instance()
+    before, whole = hydra.cfg, cfg.copy()
+    with open_dict(whole):
+        whole.hydra = node
+    hydra.set_config(whole)
+    try:
+        yield cfg
+    finally:
+        hydra.cfg = before
