@@ -64,11 +64,23 @@ def write(path: Path, state: Mapping[str, Any], prepare: Callable[[Path], Any] =
 def check(path: Path) -> None:
     """Raises DataError for a file that is not a whole checkpoint."""
     with _opened(path) as file:
-        _check(path, file)
+        summed = _check(path, file)
+    if not summed:  # of an earlier version, or one whose checksum is damaged
+        _read(path)
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A checkpoint as written by `write`, on the CPU; only tensors and plain values are ever unpickled."""
+    """A checkpoint as written by `write`, on the CPU; only tensors and plain values are ever unpickled.
+
+    Raises DataError for what is not one, or is damaged; of earlier versions, which wrote no checksum, records are.
+    """
+    state = _read(path)
+    if state["format"] == _WITHOUT_CHECKSUM:
+        log.warning("%s: of an earlier version of hires, which wrote no checksum; it is taken as it is", path)
+    return state
+
+
+def _read(path: Path) -> dict[str, Any]:
     with _opened(path) as file:
         summed = _check(path, file)
         file.seek(0)
@@ -77,13 +89,9 @@ def read(path: Path) -> dict[str, Any]:
         except Exception as error:  # a crafted file may make the reader raise whatever it likes
             raise _broken(path, type(error).__name__) from error
     if not isinstance(state, dict) or state.get("format") not in (FORMAT, _WITHOUT_CHECKSUM):
-        raise DataError(
-            f"{path}: not a checkpoint of this version of hires; backbone.weights= takes other weights"
-        )
-    if not summed:
-        if state["format"] != _WITHOUT_CHECKSUM:
-            raise _broken(path, "its checksum is missing")
-        log.warning("%s: of an earlier version of hires, which wrote no checksum; it is taken as it is", path)
+        raise DataError(f"{path}: not a checkpoint of this version of hires; backbone.weights= takes other weights")
+    if not summed and state["format"] != _WITHOUT_CHECKSUM:
+        raise _broken(path, "its checksum is damaged")
     return state
 
 

@@ -157,7 +157,9 @@ def to_continue(folder: Path) -> Path | None:
         return last
     older = _problem(before)
     if older is not None:
-        raise DataError(f"{broken}, and the one before cannot be used either: {older}")
+        raise DataError(
+            f"{broken}, and the one before cannot be used either: {older}; put a copy there, or start another run"
+        )
     log.warning("%s; going on from the one before, %s", broken, before.name)
     return before
 
