@@ -90,7 +90,7 @@ def _train(
         save_normalization(normalization, run_dir)
         runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
         save_plan(run_dir, ladder.plan)
-    over = not len(batches) or trainer.exhausted
+    over = (not len(batches) or trainer.exhausted) and not _owes_evaluation(trainer)
     if ranks.by_main(lambda: over and (run_dir / "result.json").exists()):
         log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
         return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
@@ -114,6 +114,12 @@ def _planned(
     search = ranks.by_main(lambda: searches(recipe, resumed))
     budget = min(ranks.gather(ranks.together(lambda: budget_of(recipe)))) if search else 0
     return ranks.by_main(lambda: planned(cfg, recipe, source, resumed, lambda: budget))
+
+
+def _owes_evaluation(trainer: Trainer) -> bool:
+    """Whether the run stopped between its last step and what follows, or lost what is after it."""
+    step = trainer.progress.step
+    return trainer.routine.evaluates(step) and trainer.progress.evaluated_step != step
 
 
 def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, run_dir: Path) -> None:

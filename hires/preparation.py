@@ -77,7 +77,7 @@ def prepare(
     journal.rewind(learner.progress.step)
     start = learner.progress.step
     display = Display(console, routine.max_steps, start)
-    on_change = partial(_keep_plan, run_dir) if ranks.main else lambda plan: None
+    on_change = partial(keep_plan, run_dir) if ranks.main else lambda plan: None
     trainer = Trainer(
         update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks)),
         evaluate=_validation(recipe, learner, normalization, display, ranks),
@@ -110,7 +110,7 @@ def save_plan(run_dir: Path, plan: MemoryPlan) -> None:
     write_text(run_dir / PLAN, plan_text(plan))
 
 
-def _keep_plan(run_dir: Path, plan: MemoryPlan) -> None:
+def keep_plan(run_dir: Path, plan: MemoryPlan) -> None:
     """As `save_plan`, in a training, which goes on where that fails: a checkpoint says which rung it is on."""
     try:
         save_plan(run_dir, plan)

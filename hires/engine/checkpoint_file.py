@@ -89,7 +89,9 @@ def _read(path: Path) -> dict[str, Any]:
         except Exception as error:  # a crafted file may make the reader raise whatever it likes
             raise _broken(path, type(error).__name__) from error
     if not isinstance(state, dict) or state.get("format") not in (FORMAT, _WITHOUT_CHECKSUM):
-        raise DataError(f"{path}: not a checkpoint of this version of hires; backbone.weights= takes other weights")
+        raise DataError(
+            f"{path}: not a checkpoint of this version of hires; weights of a backbone go to backbone.weights="
+        )
     if not summed and state["format"] != _WITHOUT_CHECKSUM:
         raise _broken(path, "its checksum is damaged")
     return state

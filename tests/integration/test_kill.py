@@ -38,7 +38,7 @@ KINDS = (
 
 
 class Killing:
-    """Counts what a training does, by kind, and kills the process at the number `at` of a kind, if that is given."""
+    """Counts what a training does, by kind, and kills the process at number `at` of a kind, if that is given."""
 
     def __init__(self, kind: str = "", at: int = 0):
         self.kind, self.at = kind, at
