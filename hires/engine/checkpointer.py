@@ -100,7 +100,7 @@ class Checkpointer:
         why = f"{files}: cannot be written ({error.strerror or error})"
         self.failed |= dict.fromkeys(names, f"{why}, so that the weights of step {step} are not on disk")
         log.error(
-            "%s; %s, and %d steps are not on disk; the next save tries again", why, self._kept, step - self._step
+            "%s; %s; steps that are not on disk: %d; the next save tries again", why, self._kept, step - self._step
         )
 
     @property

@@ -1,12 +1,13 @@
 """Files that are whole or absent (written beside, flushed to disk, then renamed), and files that grow by lines."""
 
+import errno
 import json
 import math
 import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -75,13 +76,17 @@ def _beside(path: Path) -> Path:
 def remove_unfinished(folder: Path) -> None:
     """Removes what a killed process left half written in a folder that only we write to."""
     for path in folder.glob(".*.????????"):
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # such as a file system that is read-only by now
+            path.unlink()
 
 
 def _flush_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # network file systems that do not know it
+            raise
     finally:
         os.close(handle)
 
