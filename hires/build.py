@@ -14,7 +14,7 @@ from rich.console import Console
 from hires import runs
 from hires.data.pixel_statistics import assumed, check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
-from hires.engine.checkpointer import read, weights
+from hires.engine.checkpointer import read, to_continue, weights
 from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
@@ -82,21 +82,22 @@ def _train(
     # from here on memory counts; the limit begins later, since loading a checkpoint takes its weights twice
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
     gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
-    begun = ranks.by_main((run_dir / runs.LAST).exists)
-    around = Surroundings(run_dir, console, ranks, fabric, gauge, begun, normalization)
+    checkpoint = ranks.by_main(lambda: to_continue((run_dir / runs.LAST).parent))
+    around = Surroundings(run_dir, console, ranks, fabric, gauge, checkpoint, normalization)
     learner, display, trainer, batches, ladder = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
     ranks.spread(learner.task, learner.average.module)
     if ranks.main:
         save_normalization(normalization, run_dir)
         runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
         save_plan(run_dir, ladder.plan)
-    over = not len(batches) or trainer.exhausted
+    over = (not len(batches) or trainer.exhausted) and not _owes_evaluation(trainer)
     if ranks.by_main(lambda: over and (run_dir / "result.json").exists()):
         log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
         return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
     with limit, gauge:
         _fit(trainer, batches, display, run_dir)
     show_metrics(console, trainer.progress.metrics)
+    ranks.by_main(trainer.checkpointer.raise_failed)
     outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
     if ranks.main:
         write_json(run_dir / "result.json", outcome)
@@ -113,6 +114,12 @@ def _planned(
     search = ranks.by_main(lambda: searches(recipe, resumed))
     budget = min(ranks.gather(ranks.together(lambda: budget_of(recipe)))) if search else 0
     return ranks.by_main(lambda: planned(cfg, recipe, source, resumed, lambda: budget))
+
+
+def _owes_evaluation(trainer: Trainer) -> bool:
+    """Whether the run stopped between its last step and what follows, or lost what is after it."""
+    step = trainer.progress.step
+    return trainer.routine.evaluates(step) and trainer.progress.evaluated_step != step
 
 
 def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, run_dir: Path) -> None:

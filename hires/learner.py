@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from hires.engine.checkpointer import Checkpointer, load_matching, read, weights
+from hires.engine.checkpointer import Checkpointer, Stateful, load_matching, read, weights
 from hires.engine.ema import Averaged, make_average
 from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
@@ -65,7 +65,9 @@ class Learner:
         """All processes get the statistics of the main one, which BatchNorm has of each process's own samples."""
         ranks.spread_buffers(self.task, self.average.module)
 
-    def checkpointer(self, folder: Path, ladder: Ladder, ranks: Ranks = _ALONE) -> Checkpointer:
+    def checkpointer(
+        self, folder: Path, ladder: Ladder, ranks: Ranks = _ALONE, journal: Stateful | None = None
+    ) -> Checkpointer:
         parts = {
             "task": self.task,
             "ema": self.average,
@@ -73,8 +75,9 @@ class Learner:
             "precision": self.fabric.strategy.precision,
             "progress": self.progress,
             "plan": ladder,
+            **({"journal": journal} if journal else {}),
         }
-        return Checkpointer(folder, parts, ["plan"], ranks, partial(self.level, ranks))
+        return Checkpointer(folder, parts, ["plan", "journal"], ranks, partial(self.level, ranks))
 
 
 def make_learner(

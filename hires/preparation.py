@@ -26,7 +26,7 @@ from hires.engine.recovery import Ladder, described
 from hires.engine.reporter import Reporter
 from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
-from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization
+from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, Normalization
 from hires.learner import Learner, make_learner
 from hires.plans import PLAN, plan_text
 from hires.recipe import Recipe
@@ -43,7 +43,7 @@ class Surroundings(NamedTuple):
     ranks: Ranks
     fabric: Fabric | None  # None: to be made
     gauge: Gauge
-    begun: bool  # whether there is a checkpoint to go on from
+    checkpoint: Path | None  # to go on from
     normalization: Normalization
 
 
@@ -61,24 +61,23 @@ def prepare(
     cfg: DictConfig, recipe: Recipe, source: ImageSource, plan: MemoryPlan, around: Surroundings
 ) -> Prepared:
     """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
-    run_dir, console, ranks, fabric, gauge, begun, normalization = around
+    run_dir, console, ranks, fabric, gauge, checkpoint, normalization = around
     fabric = fabric or make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    checkpoint = run_dir / runs.LAST
     check_type(source, normalization)  # of a resumed run the images may have changed
-    learner = make_learner(recipe, source, fabric, resumed=begun, normalization=normalization)
+    learner = make_learner(recipe, source, fabric, resumed=checkpoint is not None, normalization=normalization)
     ranks.seed(recipe.top.seed)
     ladder = Ladder(with_rungs(recipe, learner, plan))
     windows = windows_in_epoch(source, recipe.image_size, recipe.data)
     routine = make_routine(recipe, source.classes, steps_per_epoch=-(-windows // recipe.top.batch_size))
     dataset = make_dataset(recipe, source, normalization)
     journal = _journal(cfg, run_dir, ranks)
-    checkpointer = learner.checkpointer(checkpoint.parent, ladder, ranks)
-    if begun:
+    checkpointer = learner.checkpointer((run_dir / runs.LAST).parent, ladder, ranks, journal)
+    if checkpoint is not None:
         checkpointer.load(checkpoint)
     journal.rewind(learner.progress.step)
     start = learner.progress.step
     display = Display(console, routine.max_steps, start)
-    on_change = partial(save_plan, run_dir) if ranks.main else lambda plan: None
+    on_change = partial(keep_plan, run_dir) if ranks.main else lambda plan: None
     trainer = Trainer(
         update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks)),
         evaluate=_validation(recipe, learner, normalization, display, ranks),
@@ -109,6 +108,14 @@ def _journal(cfg: DictConfig, run_dir: Path, ranks: Ranks) -> Journal | NoJourna
 def save_plan(run_dir: Path, plan: MemoryPlan) -> None:
     """Writes plan.yaml: how steps are carried out from now on."""
     write_text(run_dir / PLAN, plan_text(plan))
+
+
+def keep_plan(run_dir: Path, plan: MemoryPlan) -> None:
+    """As `save_plan`, in a training, which goes on where that fails: a checkpoint says which rung it is on."""
+    try:
+        save_plan(run_dir, plan)
+    except DataError as error:
+        log.error("%s", error)
 
 
 def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int) -> Routine:

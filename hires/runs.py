@@ -109,8 +109,9 @@ def _find_run(cfg: DictConfig) -> Path | None:
     if cfg.run_dir is not None:
         given = Path(cfg.run_dir).expanduser()
         return given if (given / CONFIG).is_file() else None
-    runs = [path.parent.parent for path in (Path("runs") / _experiment()).glob(f"*/{LAST}")]
-    return max(runs, key=lambda run: ((run / LAST).stat().st_mtime, run.name), default=None)
+    files = (Path("runs") / _experiment()).glob("*/checkpoints/last*.pt")
+    newest = max(files, key=lambda path: (path.stat().st_mtime, path.parent.parent.name), default=None)
+    return newest.parent.parent if newest else None
 
 
 def _experiment() -> str:

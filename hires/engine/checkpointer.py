@@ -1,28 +1,32 @@
 """Checkpoints: everything that a run needs to continue to the same bits."""
 
 import logging
-import pickle
-import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import nn
 
-from hires.engine.files import remove_unfinished, whole_file
+from hires.engine import checkpoint_file
+from hires.engine.checkpoint_file import read
+from hires.engine.files import also_as, give_way, remove_unfinished
 from hires.engine.ranks import Alone, Ranks
-from hires.interfaces import DataError
+from hires.interfaces import DataError, TrainingError
+from hires.ops.random_state import global_state, set_global_state
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+LAST, BEFORE = "last", "last.previous"
 _OTHERS = "random_of_others"
 """Key of the random states of all processes but the main one."""
 
 
 class Stateful(Protocol):
+    """A part of a training. With the attribute `collective = True` its state is asked for on all processes, in
+    the order of the parts, so that they can gather it; else on the main one."""
+
     def state_dict(self) -> Any: ...
 
     def load_state_dict(self, state: Any) -> Any: ...
@@ -47,29 +51,71 @@ class Checkpointer:
         self.level = level
         self.folder, self.parts, self.optional = folder, parts, optional
         self.ranks = ranks or Alone()
+        self.failed: dict[str, str] = {}
+        """Why a file is not that of its last save, by name; empty when all is on disk."""
+        self._whole = False  # whether `last` is known to be
+        self._step = 0  # of `last`
         if self.ranks.main:
             remove_unfinished(folder)
 
     def save(self, *names: str) -> None:
-        """Writes one file for each name (`last`, `best`): `<folder>/<name>.pt`, whole or not at all."""
+        """Writes one file for each name (`last`, `best`): `<folder>/<name>.pt`, whole or not at all.
+
+        The `last` before stays as `last.previous.pt`. What cannot be written is logged and remembered in
+        `failed`, and the training goes on: the next save tries again.
+        """
         self.level()
-        own, *others = self.ranks.gather(random_state())
+        own, *others = self.ranks.gather(global_state())
+        asked = self.parts if self.ranks.main else [n for n, p in self.parts.items() if _is_collective(p)]
+        state: dict[str, Any] = {name: self.parts[name].state_dict() for name in asked}
         if not self.ranks.main:
             return
-        state: dict[str, Any] = {name: part.state_dict() for name, part in self.parts.items()}
-        state |= {"format": FORMAT, "random": own}
+        state["random"] = own
         if others:
             state[_OTHERS] = others
-        for name in names:
-            path = self.folder / f"{name}.pt"
-            try:
-                with whole_file(path) as file:
-                    torch.save(state, file)
-            except (OSError, RuntimeError) as error:  # torch's writer hides what the system said
-                reason = getattr(error, "strerror", None) or "the disk may be full"
-                raise DataError(
-                    f"{path}: cannot be written ({reason}); what was there before is unchanged"
-                ) from error
+        try:
+            self._write(state, *names)
+        except OSError as error:
+            self._tell_failed(names, _step_of(state), error)
+        else:
+            self.failed = {name: why for name, why in self.failed.items() if name not in names}
+            self._whole, self._step = self._whole or LAST in names, _step_of(state)
+
+    def _write(self, state: Mapping[str, Any], name: str, *others: str) -> None:
+        """One file under all the names, the first one last: who finds it there finds the others as well."""
+        path = self.path(name)
+
+        def prepare(beside: Path) -> None:
+            for other in others:
+                also_as(beside, self.path(other))
+            if (
+                name == LAST and self._whole and path.exists()
+            ):  # one that is broken must not replace the one before
+                give_way(path, self.path(BEFORE))
+
+        checkpoint_file.write(path, state, prepare)
+
+    def _tell_failed(self, names: tuple[str, ...], step: int, error: OSError) -> None:
+        files = " and ".join(str(self.path(name)) for name in names)
+        why = f"{files}: cannot be written ({error.strerror or error})"
+        self.failed |= dict.fromkeys(names, f"{why}, so that the weights of step {step} are not on disk")
+        log.error(
+            "%s; %s; steps that are not on disk: %d; the next save tries again", why, self._kept, step - self._step
+        )
+
+    @property
+    def _kept(self) -> str:
+        last = self.path(LAST)
+        return f"{last.name} is still that of step {self._step}" if self._whole else f"there is no {last.name} yet"
+
+    def raise_failed(self) -> None:
+        """Raises TrainingError where the state of the last save is not on disk."""
+        if self.failed:
+            what = "; ".join(dict.fromkeys(self.failed.values()))
+            raise TrainingError(f"{what}; {self._kept}; make room, then let resume=RUN go on from there")
+
+    def path(self, name: str) -> Path:
+        return path_of(self.folder, name)
 
     def load(self, path: Path) -> None:
         """Restores the parts and the random states. Raises DataError for a file that is not such a checkpoint."""
@@ -79,32 +125,69 @@ class Checkpointer:
         if missing:
             raise DataError(f"{path}: lacks {', '.join(missing)}, so training cannot continue from it")
         for name, part in present.items():
-            try:
+            with _fitting(path, name):
                 part.load_state_dict(state[name])
-            except (RuntimeError, ValueError, KeyError) as error:
-                reason = str(error).splitlines()[0]
-                raise DataError(f"{path}: its {name} does not fit this configuration: {reason}") from error
-        self._set_random([state["random"], *state.get(_OTHERS, [])])
+        with _fitting(path, "random numbers"):
+            self._set_random([state["random"], *state.get(_OTHERS, [])])
+        self._whole, self._step = path == self.path(LAST), _step_of(state)
 
     def _set_random(self, states: list[Any]) -> None:
         if len(states) != self.ranks.size:
             what = "The checkpoint is of %d processes, this training of %d: its random numbers go on otherwise"
             log.info(what, len(states), self.ranks.size)
         if self.ranks.rank < len(states):
-            set_random_state(states[self.ranks.rank])
+            set_global_state(states[self.ranks.rank])
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A checkpoint as written by `Checkpointer`, on the CPU; only tensors and plain values are ever unpickled."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such checkpoint")
+def path_of(folder: Path, name: str) -> Path:
+    """The file of a checkpoint."""
+    return folder / f"{name}.pt"
+
+
+def to_continue(folder: Path) -> Path | None:
+    """The checkpoint that a training goes on from: the last one, or the one before where that is broken.
+
+    None where there is none; DataError where what is there is broken.
+    """
+    last, before = (path_of(folder, name) for name in (LAST, BEFORE))
+    if not last.exists() and not before.exists():
+        return None
+    broken = _problem(last)
+    if broken is None:
+        return last
+    older = _problem(before)
+    if older is not None:
+        raise DataError(
+            f"{broken}, and the one before cannot be used either: {older}; put a copy there, or start another run"
+        )
+    log.warning("%s; going on from the one before, %s", broken, before.name)
+    return before
+
+
+def _problem(path: Path) -> str | None:
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: not a whole checkpoint of hires ({type(error).__name__})") from error
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise DataError(f"{path}: not a checkpoint of this version of hires")
-    return state
+        checkpoint_file.check(path)
+    except DataError as error:
+        return str(error)
+    return None
+
+
+@contextmanager
+def _fitting(path: Path, name: str) -> Iterator[None]:
+    """Raises DataError for a state that does not fit, or is not one at all."""
+    try:
+        yield
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(f"{path}: its {name} does not fit this configuration: {reason}") from error
+
+
+def _is_collective(part: Any) -> bool:
+    return getattr(part, "collective", False)
+
+
+def _step_of(state: Mapping[str, Any]) -> int:
+    return state.get("progress", {}).get("step", 0)
 
 
 def weights(state: Mapping[str, Any]) -> dict[str, torch.Tensor]:
@@ -125,25 +208,3 @@ def load_matching(module: nn.Module, state: Mapping[str, torch.Tensor], name: st
     other = sorted(set(own) - set(fitting))
     left = f"; left as initialised: {', '.join(other[:5])}{' ...' if len(other) > 5 else ''}" if other else ""
     log.info("%s: %d of %d tensors loaded%s", name, len(fitting), len(own), left)
-
-
-def random_state() -> dict[str, Any]:
-    """The states of Python's, NumPy's and torch's global generators, as plain values and tensors."""
-    version, internal, gauss = random.getstate()
-    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
-    return {
-        "python": [version, list(internal), gauss],
-        "numpy": [name, torch.from_numpy(np.asarray(keys, np.int64)), position, has_gauss, cached],
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-    }
-
-
-def set_random_state(state: Mapping[str, Any]) -> None:
-    version, internal, gauss = state["python"]
-    random.setstate((version, tuple(internal), gauss))
-    name, keys, position, has_gauss, cached = state["numpy"]
-    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
-    torch.set_rng_state(state["torch"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])

@@ -15,6 +15,8 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hires.engine.file_log import FileLog
+
 log = logging.getLogger(__name__)
 
 
@@ -26,7 +28,7 @@ def log_to(console: Console, file: Path | None) -> None:
     """Sends the log of hires to the console and to a file; called once by each command."""
     handlers: list[logging.Handler] = [console_handler(console)]
     if file is not None:
-        to_file = logging.FileHandler(file)
+        to_file = FileLog(file)
         to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         handlers.append(to_file)
     _log_with(handlers, logging.INFO)
@@ -59,6 +61,8 @@ class Terminal(Console):
             super().print(*objects, **options)
         except BrokenPipeError:
             _silence()
+        except OSError:
+            pass  # a file on a full disk: what is shown is not worth the training
 
     def on_broken_pipe(self) -> None:
         """What newer versions of rich call instead."""
@@ -67,9 +71,10 @@ class Terminal(Console):
 
 class _Lines(logging.StreamHandler[Any]):
     def handleError(self, record: logging.LogRecord) -> None:
-        if isinstance(sys.exc_info()[1], BrokenPipeError):
+        error = sys.exc_info()[1]
+        if isinstance(error, BrokenPipeError):
             _silence()
-        else:
+        elif not isinstance(error, OSError):
             super().handleError(record)
 
 

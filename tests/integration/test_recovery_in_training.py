@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 
+from hires.engine.checkpoint_file import write
 from hires.evaluation.segmentation import SegmentationEvaluator
 from hires.recipe import Recipe
 from hires.tasks.segmentation import SegmentationTask
@@ -164,7 +165,7 @@ def test_a_checkpoint_without_a_plan_is_resumed(train, plain, hires, tmp_path):
     path = tmp_path / "old" / "checkpoints" / "last.pt"
     state = checkpoint(tmp_path / "old")
     del state["plan"]
-    torch.save(state, path)
+    write(path, state)
     code, _, error = hires("train", f"resume={tmp_path / 'old'}", "trainer.max_steps=4")
     assert code == 0, error
     assert checkpoint(tmp_path / "old")["plan"]["used"] == 0
