@@ -135,7 +135,7 @@ def test_the_demo_data_is_made_by_two_at_once(tmp_path):
 
 @pytest.mark.slow
 def test_commands_at_the_same_time_in_one_folder(shapes_overrides, tmp_path, monkeypatch):
-    """Four trainings that begin in the same second, and then readers of what they have left, all with one cache."""
+    """Four trainings that begin in the same second, then readers of what they have left, all with one cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HIRES_CACHE", str(tmp_path / "cache"))
     plain = [o for o in shapes_overrides if not o.startswith(("run_dir=", "trainer.max_steps="))]
