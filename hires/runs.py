@@ -217,7 +217,11 @@ def _changed(cfg: DictConfig, given: DictConfig, keys: list[str], but: tuple[str
         if leaf not in but and _below(leaf, key) and old.get(leaf, _ABSENT) != new.get(leaf, _ABSENT)
     }
     may = [leaf for leaf in differ if leaf in old and leaf in new and leaf.startswith(_MAY_CHANGE)]
-    wrong = [f"{leaf}: got {new.get(leaf)}, but the run has {old.get(leaf)}" for leaf in differ if leaf not in may]
+    wrong = [
+        f"{leaf}: got {new.get(leaf)}, but the run has {old.get(leaf, 'no such key')}"
+        for leaf in differ
+        if leaf not in may
+    ]
     if wrong:
         allowed = f" (it can change {', '.join(may)})" if may else ""
         raise ConfigError(

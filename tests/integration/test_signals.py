@@ -9,13 +9,16 @@ import threading
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from hires.engine.checkpointer import Checkpointer
 from hires.engine.stopping import SIGNALS, Stopping
 from hires.engine.trainer import Trainer
 from tests.forks import command
+from tests.processes import in_processes
 
-SECONDS, STEPS = 240, 6
+SECONDS, STEPS = 300, 6
+VALIDATION = "data.splits={val: 'images/[345].png'}"
 TIMES = ("time", "seconds_per_step", "images_per_second")
 
 
@@ -122,7 +125,7 @@ def test_a_signal_saves_and_ends(train, whole, slurm, tmp_path, monkeypatch, num
     if number == signal.SIGUSR1:
         assert slurm.read_text() == "requeue 4711\n"
         assert "SLURM has job 4711 in its queue again" in output
-    if number != signal.SIGINT:  # the same way of stopping: once is enough
+    if number == signal.SIGTERM:  # the others stop in the same way
         assert_same(resumed(run_dir, tmp_path), whole)
 
 
@@ -143,6 +146,7 @@ def test_an_evaluation_is_broken_off_and_made_again(train, whole, tmp_path, monk
     assert_same(resumed(run_dir, tmp_path), whole)
 
 
+@pytest.mark.slow
 def test_a_second_signal_leaves_the_checkpoint_before(train, whole, tmp_path, monkeypatch):
     """It ends a save that does not come to its end, or anything else."""
     original = Checkpointer.save
@@ -165,6 +169,7 @@ def test_a_second_signal_leaves_the_checkpoint_before(train, whole, tmp_path, mo
     assert_same(resumed(run_dir, tmp_path, "trainer.checkpoint_every=100"), whole)
 
 
+@pytest.mark.slow
 def test_workers_of_a_trainer_that_is_killed_end(train, tmp_path, monkeypatch):
     run_dir = tmp_path / "run"
     with monkeypatch.context() as patched:
@@ -182,6 +187,7 @@ def test_requeue_that_fails_is_told(train, slurm, tmp_path, monkeypatch):
     assert "job 4711 is not in its queue again (scontrol requeue 4711: slurm_requeue error" in training.said()[0]
 
 
+@pytest.mark.slow
 def test_a_job_that_slurm_starts_again_goes_on_with_its_own_run(train, tmp_path, monkeypatch):
     """By the same command line, although another run of the experiment is newer."""
     monkeypatch.chdir(tmp_path)
@@ -202,6 +208,30 @@ def test_a_job_that_slurm_starts_again_goes_on_with_its_own_run(train, tmp_path,
     assert sorted(runs) == ["1", "2"]
     assert state(runs["1"])[".progress.step"] == STEPS
     assert state(runs["2"])[".progress.step"] == 1
+
+
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
+def test_one_of_two_processes_ends_the_evaluation_of_both(shapes_overrides, tmp_path):
+    """The other one does not come to the end of its share, and looks until it is told."""
+    looked = Stopping.look
+
+    def look_of_the_second(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        looked(self)
+
+    def look_of_the_first(self):
+        while True:
+            looked(self)
+
+    def check(group):
+        Stopping.look = look_of_the_second if group.rank else look_of_the_first
+        answer = group.hires("train", *shapes_overrides, "trainer.devices=2", "evaluation.every=2", VALIDATION)
+        assert answer.code == 143, answer
+        assert ("SIGTERM: stopped after step 2" in answer.output) == (group.rank == 0)
+
+    in_processes(2, check)
+    assert state(tmp_path / "run")[".progress.step"] == 2
+    assert state(tmp_path / "run")[".progress.evaluated_step"] == 0
 
 
 @pytest.mark.slow
