@@ -41,14 +41,13 @@ class Others:
         self._closing.set()
         error = sys.exc_info()[1]
         end = time.monotonic() + (_GRACE if error else _ENDING)
-        for process in self.processes.values():
-            try:
-                process.wait(max(0.0, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        while time.monotonic() < end and any(process.poll() is None for process in self.processes.values()):
+            time.sleep(_LOOK / 20)
         if isinstance(error, LostProcess):
-            log.error("%s", "; ".join(self._lost()) or "A process on another machine has ended")
+            log.error("%s", "; ".join(self._lost()) or "a process on another machine has ended")
+        for process in self.processes.values():
+            process.kill()  # does nothing to those that have ended
+            process.wait()
 
     def _watch(self) -> None:
         while not self._closing.wait(_LOOK):

@@ -17,6 +17,7 @@ from hires.interfaces import Interrupted
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 APART = 1.0
 """Seconds between two signals that are meant as two: launchers pass on what a process has got already."""
+_STACK = 2**18  # bytes: the usual 8 MiB would count as memory of the training
 
 
 class Stopping:
@@ -83,7 +84,9 @@ class _Listener:
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._thread = threading.Thread(target=self._count, name="signals", daemon=True)
+        before = threading.stack_size(_STACK)
         self._thread.start()
+        threading.stack_size(before)
         self._wakeup = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         self._before = {number: signal.signal(number, self._handle) for number in heard}

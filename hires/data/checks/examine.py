@@ -17,7 +17,7 @@ from hires.data.checks.mask_facts import MaskFacts, MaskReader
 from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info
 from hires.data.pairs import Pair
-from hires.interfaces import DataError
+from hires.interfaces import DataError, Interrupted
 from hires.ops.parent import work_for_parent
 
 _AT_ONCE = 2**30  # bytes of decoded images that are being read at the same moment
@@ -169,6 +169,10 @@ def _pool(examiner: Examiner, workers: int) -> Iterator[ProcessPoolExecutor]:
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (examiner,))
     try:
         yield pool
+    except (KeyboardInterrupt, Interrupted):  # at once: what a worker reads may be large
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
