@@ -2,7 +2,9 @@
 
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,6 +22,7 @@ from hires.engine.fabric import accelerator_there, precision_plugin
 from hires.engine.others import Others, end_with_first, part_from_first, start_others
 from hires.engine.ranks import Alone, Ranks, Several, talking
 from hires.engine.settings import TrainerSettings
+from hires.engine.stopping import SIGNALS
 from hires.interfaces import ConfigError
 
 _SET = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -93,7 +96,8 @@ def _launched(trainer: TrainerSettings, accelerator: str, here: int) -> tuple[Fa
     if environment and not environment.creates_processes_externally:
         others = start_others(environment, here, trainer.num_nodes)
     try:
-        fabric.launch()
+        with _ended_by_signals():
+            fabric.launch()
     except ValueError as error:
         raise _unfit(error) from error
     finally:
@@ -156,6 +160,23 @@ def _quiet(name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """As by default: where processes wait until all are there, no handler is run. The others then end too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    mine = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in mine:
+            signal.signal(number, signal.SIG_DFL)
+        yield
+    finally:
+        for number, handler in mine.items():
+            signal.signal(number, handler)
 
 
 def _sweeps(word: str) -> bool:

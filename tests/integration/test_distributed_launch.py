@@ -20,6 +20,7 @@ MINUTE = 60
 SCRIPT = """
 import os, signal, sys, time
 from hires.cli import run_command
+from hires.engine import launch
 from hires.engine.trainer import Trainer
 
 what, *arguments = sys.argv[1:]
@@ -36,7 +37,13 @@ def patched(self, batch_size):
     if self.progress.step == 2 and (what == "wait" or what == "alone" and ranks["LOCAL_RANK"] == "0"):
         time.sleep(300)
 
+def late(*arguments):
+    print("ready", os.getpid(), os.getppid(), flush=True)
+    time.sleep(300)
+
 Trainer._after_step = patched
+if what == "late" and ranks.get("LOCAL_RANK") == "1":
+    launch._launched = late
 sys.exit(run_command("train", arguments))
 """
 
@@ -165,6 +172,16 @@ def test_a_launcher_that_is_killed_ends_all(start, tmp_path):
     _, error = ended(process)
     assert process.returncode == -signal.SIGKILL
     assert f"its first process here (pid {launcher}) has ended" in error.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_launcher_that_waits_for_another_process_ends_at_once(start, tmp_path, number):
+    process = start("script.py", "late", f"run_dir={tmp_path / 'run'}")
+    assert process.stdout.readline().split()[0] == "ready"
+    os.kill(process.pid, number)
+    ended(process)
+    assert process.returncode == -number
 
 
 @pytest.mark.slow
