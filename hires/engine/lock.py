@@ -106,13 +106,10 @@ def _locked(run_dir: Path, how: int) -> int:
         by = _read(handle)
         if error.errno in _BUSY or (by and by.may_be_alive):
             os.close(handle)
-            hint = (
-                ""
-                if error.errno in _BUSY
-                else f"; if it has ended, remove {path}, since no locks are to be had there"
-            )
-            raise _in_use(run_dir, by, hint) from None
-        log.debug("%s cannot be locked (%s): only what it says keeps others out", path, error.strerror)
+            unsure = f"; if it has ended, remove {path}, since there are no locks to tell"
+            raise _in_use(run_dir, by, "" if error.errno in _BUSY else unsure) from None
+        if how == fcntl.LOCK_EX:
+            log.info("%s: no locks here (%s); what it says keeps others out", path, error.strerror)
     return handle
 
 
