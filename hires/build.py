@@ -1,6 +1,7 @@
 """Composition root: the commands, from a configuration to what they leave in the run directory."""
 
 import logging
+import signal
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -20,9 +21,11 @@ from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
 from hires.engine.gauge import Gauge
 from hires.engine.launch import launch
+from hires.engine.lock import RunLock
 from hires.engine.ranks import Ranks
+from hires.engine.slurm import requeue
 from hires.engine.trainer import Trainer
-from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization, Sample
+from hires.interfaces import ConfigError, ImageSource, Interrupted, MemoryPlan, Normalization, Sample
 from hires.learner import make_task, move
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
@@ -48,11 +51,16 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     if recipe.processes > 1:
         check_share(recipe)
     fabric, ranks = launch(recipe.trainer)
-    with ranks:
-        if not ranks.main:
-            console = Terminal(quiet=True, force_terminal=False)
-            log_beside(ranks.rank)
-        return _train(cfg, recipe, resumed, fabric, ranks, console)
+    try:
+        with RunLock() as lock, ranks:
+            if not ranks.main:
+                console = Terminal(quiet=True, force_terminal=False)
+                log_beside(ranks.rank)
+            return _train(cfg, recipe, resumed, fabric, ranks, console, lock)
+    except Interrupted as stop:
+        if ranks.main and stop.number == signal.SIGUSR1:
+            requeue()
+        raise
 
 
 def _train(
@@ -62,14 +70,17 @@ def _train(
     fabric: Fabric | None,
     ranks: Ranks,
     console: Console,
+    lock: RunLock,
 ) -> dict[str, Any]:
     source = ranks.first_here(lambda: recipe.data.source("train"))
     ranks.by_main(lambda: check_images(source))
-    resumed, run_dir = ranks.by_main(lambda: (resumed, resumed or runs.new_run_dir(cfg.run_dir)))
+    resumed, run_dir = ranks.by_main(lambda: (resumed, lock.take(resumed or runs.new_run_dir(cfg.run_dir))))
     cfg.run_dir = str(run_dir)
     if ranks.main:
         log_to(console, run_dir / "train.log")
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
+    if resumed and ranks.main:
+        runs.tell_changes(resumed, cfg)
     if ranks.size > 1:
         log.info("%d processes, %d of them here", ranks.size, ranks.here)
     cfg, plan = _planned(cfg, recipe, source, resumed, ranks)
@@ -124,12 +135,11 @@ def _owes_evaluation(trainer: Trainer) -> bool:
 
 def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, run_dir: Path) -> None:
     try:
-        with display:
+        with display, trainer.stopping:
             trainer.fit(batches)
-    except KeyboardInterrupt:
-        log.info(
-            "Interrupted at step %d; resume=%s goes on from the last checkpoint", trainer.progress.step, run_dir
-        )
+    except Interrupted as stop:
+        what = "%s: stopped after step %d, which %s holds; resume=%s goes on from there"
+        log.info(what, stop, trainer.progress.step, run_dir / runs.LAST, run_dir)
         raise
     finally:
         trainer.reporter.journal.close()

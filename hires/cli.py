@@ -14,7 +14,8 @@ from omegaconf import DictConfig
 
 from hires import __version__, cli_check, cli_errors, cli_help, cli_settings, instantiate
 from hires.cli_compose import Request, parse
-from hires.errors import ConfigError, HiresError
+from hires.cli_signals import ended_by_signals
+from hires.errors import ConfigError, HiresError, Interrupted
 
 COMMANDS = {
     "train": "Train a model, or continue a stopped run.",
@@ -34,7 +35,7 @@ _FULL_ERROR = "HYDRA_FULL_ERROR"
 def main() -> int:
     """Runs what sys.argv asks for.
 
-    Exit codes: 0, 1 (error, or memory ran out), 2 (wrong key or value), 130 (interrupted).
+    Exit codes: 0, 1 (error, or memory ran out), 2 (wrong key or value), 128 + n (ended by signal n).
     """
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
@@ -68,9 +69,12 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         if not (request.flags.shell_completion or request.flags.hydra_help):
             cli_check.check_hydra(request)
         run = _Run(request)
-        return run()
+        with ended_by_signals():
+            return run()
     except KeyboardInterrupt:
         return 130
+    except Interrupted as end:
+        return end.code
     except HiresError as error:
         return _report(error, str(error), _code(error))
     except cli_errors.CONFIG_ERRORS as error:

@@ -1,4 +1,6 @@
-"""The errors whose message is meant for the user. Imports nothing, so that a wrong key is told at once."""
+"""The errors whose message is meant for the user. Imports nothing slow, so that a wrong key is told at once."""
+
+import signal
 
 
 class HiresError(Exception):
@@ -23,3 +25,18 @@ class CommonError(TrainingError):
 
 class LostProcess(TrainingError):
     """Another process of the training is not there any more."""
+
+
+class Interrupted(BaseException):
+    """A signal ends the command (exit code 128 + its number). Not an Exception, after which some things go on."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def code(self) -> int:
+        return 128 + self.number
+
+    def __str__(self) -> str:
+        return signal.Signals(self.number).name

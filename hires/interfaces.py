@@ -12,6 +12,7 @@ from hires.errors import CommonError as CommonError
 from hires.errors import ConfigError as ConfigError
 from hires.errors import DataError as DataError
 from hires.errors import HiresError as HiresError
+from hires.errors import Interrupted as Interrupted
 from hires.errors import LostProcess as LostProcess
 from hires.errors import TrainingError as TrainingError
 

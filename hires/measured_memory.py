@@ -27,6 +27,7 @@ from hires.memory.limit import Limit
 from hires.memory.meter import LivePeak
 from hires.memory.profile import CONTEXT
 from hires.ops.out_of_memory import is_out_of_memory
+from hires.ops.parent import end_with_parent
 from hires.ops.process_memory import THRESHOLD, Growth
 from hires.recipe import read_recipe
 from hires.trainings import Training, begin, begin_on_examples, open_material
@@ -163,6 +164,7 @@ def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
 
 
 def main() -> None:
+    end_with_parent()
     order, peak = map(Path, sys.argv[-2:])
     content = json.loads(order.read_text())
     cfg, wanted, steps = OmegaConf.create(content["config"]), content["examples"], content["steps"]

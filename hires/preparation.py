@@ -24,6 +24,7 @@ from hires.engine.journal import Journal, NoJournal
 from hires.engine.ranks import Ranks
 from hires.engine.recovery import Ladder, described
 from hires.engine.reporter import Reporter
+from hires.engine.stopping import Stopping
 from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
 from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, Normalization
@@ -78,9 +79,10 @@ def prepare(
     start = learner.progress.step
     display = Display(console, routine.max_steps, start)
     on_change = partial(keep_plan, run_dir) if ranks.main else lambda plan: None
+    stopping = Stopping(ranks)
     trainer = Trainer(
         update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks)),
-        evaluate=_validation(recipe, learner, normalization, display, ranks),
+        evaluate=_validation(recipe, learner, normalization, display, ranks, stopping),
         checkpointer=checkpointer,
         reporter=Reporter(
             journal=journal,
@@ -89,6 +91,7 @@ def prepare(
         ),
         routine=routine,
         progress=learner.progress,
+        stopping=stopping,
     )
     sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps, ranks.rank, ranks.size)
     ladder.plan = with_policies(
@@ -131,6 +134,7 @@ def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int)
         max_steps=settings.steps(steps_per_epoch),
         log_every=settings.log_every,
         checkpoint_every=settings.checkpoint_every,
+        checkpoint_minutes=settings.checkpoint_minutes,
         evaluate_every=recipe.evaluation.interval(steps_per_epoch),
         metric=metric,
         patience=settings.patience,
@@ -139,7 +143,12 @@ def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int)
 
 
 def _validation(
-    recipe: Recipe, learner: Learner, normalization: Normalization, display: Display, ranks: Ranks
+    recipe: Recipe,
+    learner: Learner,
+    normalization: Normalization,
+    display: Display,
+    ranks: Ranks,
+    stopping: Stopping,
 ) -> Callable[[], dict[str, float]]:
     """Evaluates the averaged weights on the validation split; gives no metrics where there is none."""
     if not recipe.data.has_split("val"):
@@ -148,7 +157,7 @@ def _validation(
     source = recipe.data.source("val")
     check_type(source, normalization)
     check_images(source)  # of all, since it is long until they are evaluated
-    evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating, ranks)
+    evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating, ranks, stopping)
 
     def validate() -> dict[str, float]:
         learner.level(ranks)

@@ -1,5 +1,6 @@
 """Run directories: where they lie, what they keep of their configuration, how a run is found again."""
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,11 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from hires.engine.files import write_text
+from hires.engine.lock import check_free, holder
+from hires.engine.slurm import is_requeued, job_id
 from hires.interfaces import ConfigError, DataError
+
+log = logging.getLogger(__name__)
 
 CONFIG, LAST = "config.yaml", "checkpoints/last.pt"
 
@@ -30,6 +35,7 @@ def new_run_dir(given: str | None, folder: str | None = None) -> Path:
     if not given.strip():
         raise ConfigError("run_dir: got an empty text, allowed: a folder, or null for one with a name of its own")
     run_dir = Path(given).expanduser()
+    check_free(run_dir)
     if (run_dir / CONFIG).exists():
         raise ConfigError(f"run_dir: {run_dir} holds a run already; use resume={given}, or another directory")
     _check_writable(run_dir)
@@ -55,9 +61,13 @@ def _check_writable(run_dir: Path) -> None:
 
 
 def _default_run_dir(folder: str) -> Path:
-    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+    if _in_sweep():
         return Path(HydraConfig.get().sweep.dir) / str(HydraConfig.get().job.num)
     return Path("runs") / folder / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+
+
+def _in_sweep() -> bool:
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def _exclusive(wanted: Path) -> Path:
@@ -85,6 +95,7 @@ def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
     run_dir = _find_run(cfg) if cfg.resume else None
     if run_dir is None:
         return cfg, None
+    check_free(run_dir)
     overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
     return _changed(load_config(run_dir), _independent(cfg), keys, _found_by_plan(cfg)), run_dir
@@ -103,15 +114,22 @@ def _found_by_plan(cfg: DictConfig) -> tuple[str, ...]:
 
 
 def _find_run(cfg: DictConfig) -> Path | None:
-    """The run to resume. For `auto` the one in run_dir, or the newest of the experiment; None without any."""
+    """The run to resume. For `auto` the one in run_dir, or the newest of the experiment; None without any.
+
+    A job of a sweep has its own directory, and a job that SLURM starts again goes on with the run that it began.
+    """
     if cfg.resume != "auto":
         return existing_run(cfg.resume)
-    if cfg.run_dir is not None:
-        given = Path(cfg.run_dir).expanduser()
+    own = cfg.run_dir or (_default_run_dir("") if _in_sweep() else None)
+    if own is not None:
+        given = Path(own).expanduser()
         return given if (given / CONFIG).is_file() else None
-    files = (Path("runs") / _experiment()).glob("*/checkpoints/last*.pt")
-    newest = max(files, key=lambda path: (path.stat().st_mtime, path.parent.parent.name), default=None)
-    return newest.parent.parent if newest else None
+    saved = [(path.parent.parent, path) for path in (Path("runs") / _experiment()).glob("*/checkpoints/last*.pt")]
+    if is_requeued():
+        began = {run: holder(run) for run, _ in saved}
+        saved = [each for each in saved if (by := began[each[0]]) and by.job == job_id()] or saved
+    newest = max(saved, key=lambda each: (each[1].stat().st_mtime, each[0].name), default=None)
+    return newest[0] if newest else None
 
 
 def _experiment() -> str:
@@ -192,18 +210,39 @@ def _changed(cfg: DictConfig, given: DictConfig, keys: list[str], but: tuple[str
     Raises ConfigError for a value that a resumed run may not change.
     """
     old, new = dict(_leaves(cfg)), dict(_leaves(given))
-    for key in keys:
-        for leaf in dict.fromkeys([*old, *new]):
-            below = leaf == key or leaf.startswith(f"{key}.") or key.startswith(f"{leaf}.")
-            if leaf in but or key in _WHICH_RUN or not below or old.get(leaf, _ABSENT) == new.get(leaf, _ABSENT):
-                continue
-            if leaf not in old or leaf not in new or not leaf.startswith(_MAY_CHANGE):
-                raise ConfigError(
-                    f"{leaf}: got {new.get(leaf)}, but the run has {old.get(leaf)}, which resuming cannot change; "
-                    "start another run with init_from="
-                )
-            OmegaConf.update(cfg, leaf, new[leaf], merge=False)
+    differ = {
+        leaf: None
+        for key in keys
+        if key not in _WHICH_RUN
+        for leaf in dict.fromkeys([*old, *new])
+        if leaf not in but and _below(leaf, key) and old.get(leaf, _ABSENT) != new.get(leaf, _ABSENT)
+    }
+    may = [leaf for leaf in differ if leaf in old and leaf in new and leaf.startswith(_MAY_CHANGE)]
+    wrong = [
+        f"{leaf}: got {new.get(leaf)}, but the run has {old.get(leaf, 'no such key')}"
+        for leaf in differ
+        if leaf not in may
+    ]
+    if wrong:
+        allowed = f" (it can change {', '.join(may)})" if may else ""
+        raise ConfigError(
+            f"{'; '.join(wrong)}, which resuming cannot change{allowed}; start another run with init_from="
+        )
+    for leaf in may:
+        OmegaConf.update(cfg, leaf, new[leaf], merge=False)
     return cfg
+
+
+def _below(leaf: str, key: str) -> bool:
+    return leaf == key or leaf.startswith(f"{key}.") or key.startswith(f"{leaf}.")
+
+
+def tell_changes(run_dir: Path, cfg: DictConfig) -> None:
+    """Says in one line what a resumed run has otherwise than before."""
+    old, new = dict(_leaves(load_config(run_dir))), dict(_leaves(_independent(cfg)))
+    changed = [key for key in new if key not in _WHICH_RUN and key in old and old[key] != new[key]]
+    if changed:
+        log.info("From now on: %s", ", ".join(f"{key}={new[key]} (was {old[key]})" for key in changed))
 
 
 _ABSENT = object()

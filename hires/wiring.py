@@ -16,6 +16,7 @@ from hires.engine.ranks import Alone, Ranks, Several
 from hires.engine.recovery import Ladder, Recovering
 from hires.engine.share import OfSeveral
 from hires.engine.step import Share, Updater, Whole, train_step
+from hires.engine.stopping import Stopping
 from hires.engine.undo import Undo
 from hires.engine.views import Views
 from hires.interfaces import ImageSource, MemoryPlan, Normalization
@@ -119,6 +120,7 @@ def make_evaluation(
     fabric: Fabric,
     progress: Callable[[int, int], None],
     ranks: Ranks = _ALONE,
+    stopping: Stopping | None = None,
 ) -> Evaluation:
     """Evaluates a task on a source's whole images; `progress` is told the images done and their number."""
     settings = recipe.evaluation
@@ -133,4 +135,5 @@ def make_evaluation(
         progress=progress,
         ranks=ranks,
         skip=recipe.data.on_error == "skip",
+        stopping=stopping or Stopping(),
     )

@@ -107,4 +107,5 @@ def hires(monkeypatch, capfd):
 
 def pytest_collection_modifyitems(items):
     """Tests that fork come first: a process in which autograd has got threads cannot."""
-    items.sort(key=lambda item: not any(name in item.nodeid for name in ("test_distributed", "test_kill")))
+    forking = ("test_distributed", "test_kill", "test_signals", "test_locks")
+    items.sort(key=lambda item: not any(name in item.nodeid for name in forking))

@@ -13,6 +13,7 @@ import torch
 
 from hires.engine.ranks import Alone, Ranks
 from hires.engine.shortage import Shortage, attempt, release
+from hires.engine.stopping import BrokenOff, Stopping
 from hires.engine.views import Views, show
 from hires.interfaces import Batch, DataError, Evaluator, ImageSource, TrainingError, View
 from hires.ops.random_state import WholeRandomState
@@ -29,6 +30,7 @@ def as_it_is(task: Any, look: Callable[[], None]) -> AbstractContextManager[None
 
 
 _ALONE = Alone()
+_NEVER = Stopping()
 
 
 @torch.inference_mode()
@@ -44,26 +46,36 @@ def evaluate(
     progress: Callable[[int, int], None] = lambda done, total: None,
     ranks: Ranks = _ALONE,
     skip: bool = False,
+    stopping: Stopping = _NEVER,
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
 
     `place` brings a batch to the device; `progress` is told the images done and their number. Several processes
     have a share of the images each, and all get the same metrics. With `skip`, broken images are left out, up to
-    half of a share. Raises TrainingError when memory runs out with one view at a time.
+    half of a share. Raises TrainingError when memory runs out with one view at a time, and Interrupted when
+    `stopping` asks for the end, at which every forward pass looks.
     """
     fitting = views if isinstance(views, FittingViews) else FittingViews(views)
     training = task.training
     task.eval()
     evaluator.reset()
+
+    def looked(batch: Batch) -> Batch:
+        stopping.look()
+        return place(batch)
+
     try:
         share = range(ranks.rank, len(source), ranks.size)
         for index, image, target in _images(source, share, len(share) // 2 if skip else 0, fitting.views):
-            parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
+            parts_of = partial(predict, task, image, place=looked, autocast=autocast, settle=settle)
             for part in fitting.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
             progress(min(index + ranks.size, len(source)), len(source))
+    except BrokenOff:
+        log.debug("The evaluation is broken off")
     finally:
         task.train(training)
+    stopping.settle()
     evaluator.merge(ranks.gather_others(evaluator.counted))
     return ranks.by_main(evaluator.compute)
 

@@ -2,14 +2,15 @@
 
 import logging
 import os
+import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
+import torch.distributed as dist
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
@@ -18,15 +19,16 @@ from lightning_fabric.plugins.environments import LightningEnvironment
 from lightning_fabric.strategies import DDPStrategy
 
 from hires.engine.fabric import accelerator_there, precision_plugin
+from hires.engine.others import Others, end_with_first, part_from_first, start_others
 from hires.engine.ranks import Alone, Ranks, Several, talking
 from hires.engine.settings import TrainerSettings
+from hires.engine.stopping import SIGNALS
 from hires.interfaces import ConfigError
 
 _SET = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE")
-"""What Fabric's launcher leaves in the environment."""
+"""What starting the others leaves in the environment."""
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """What is no tensor of a device goes by the CPU, so that the host does not have to wait for the device."""
-_WATCH = 1.0  # seconds between two looks
 
 
 def processes_here(trainer: TrainerSettings) -> int:
@@ -61,14 +63,18 @@ def launch(trainer: TrainerSettings) -> tuple[Fabric | None, Ranks]:
             f"trainer.devices: got {here}, but torch finds {torch.cuda.device_count()} CUDA devices here"
         )
     before = {name: os.environ.get(name) for name in _SET}
+    end_with_first()
     with _command_line_of_this_job(), _quiet("lightning_fabric"), talking():
-        fabric = _launched(trainer, accelerator, here)
-    ranks = Several(fabric.local_rank, here, lambda: _restore(before))
-    _end_with_the_first(ranks)
-    return fabric, ranks
+        fabric, others = _launched(trainer, accelerator, here)
+
+    def close() -> None:
+        _restore(before)
+        others.close() if others else part_from_first()
+
+    return fabric, Several(fabric.local_rank, here, close)
 
 
-def _launched(trainer: TrainerSettings, accelerator: str, here: int) -> Fabric:
+def _launched(trainer: TrainerSettings, accelerator: str, here: int) -> tuple[Fabric, Others | None]:
     outside = _started_by_torchrun() or _started_by_slurm()
     environment = None if outside else LightningEnvironment()  # also in a job of SLURM that is one process
     strategy = DDPStrategy(
@@ -86,11 +92,18 @@ def _launched(trainer: TrainerSettings, accelerator: str, here: int) -> Fabric:
         )
     except (ValueError, RuntimeError) as error:  # what does not fit the environment
         raise _unfit(error) from error
+    others = None
+    if environment and not environment.creates_processes_externally:
+        others = start_others(environment, here, trainer.num_nodes)
     try:
-        fabric.launch()
+        with _ended_by_signals():
+            fabric.launch()
     except ValueError as error:
         raise _unfit(error) from error
-    return fabric
+    finally:
+        if others and not dist.is_initialized():
+            others.close()
+    return fabric, others
 
 
 def _unfit(error: Exception) -> ConfigError:
@@ -149,6 +162,23 @@ def _quiet(name: str) -> Iterator[None]:
         logger.setLevel(before)
 
 
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """As by default: where processes wait until all are there, no handler is run. The others then end too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    mine = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in mine:
+            signal.signal(number, signal.SIG_DFL)
+        yield
+    finally:
+        for number, handler in mine.items():
+            signal.signal(number, handler)
+
+
 def _sweeps(word: str) -> bool:
     if "=" not in word or word.startswith("-"):
         return False
@@ -163,16 +193,3 @@ def _restore(before: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def _end_with_the_first(ranks: Several) -> None:
-    """Ends a process when the one that started it is not there any more, which may be killed without a word."""
-    first = ranks.by_main(os.getpid)
-    if os.getppid() == first and ranks.local_rank:
-        threading.Thread(target=_watch, args=(first,), name="launcher-watch", daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(_WATCH)
-    os._exit(1)

@@ -48,6 +48,9 @@ class Ranks(Protocol):
     def gather_others(self, make: Callable[[], T]) -> list[T]:
         """To the main process what each of the others makes, in the order of their ranks; to them, nothing."""
 
+    def most(self, values: Tensor) -> Tensor:
+        """The largest of all processes, of each value; a tensor on the CPU, which is changed."""
+
     def spread(self, *modules: nn.Module) -> None:
         """Gives all processes the parameters and buffers of the main one."""
 
@@ -77,6 +80,9 @@ class Alone:
 
     def gather_others(self, make: Callable[[], T]) -> list[T]:
         return []
+
+    def most(self, values: Tensor) -> Tensor:
+        return values
 
     def spread(self, *modules: nn.Module) -> None:
         pass

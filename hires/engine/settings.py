@@ -29,6 +29,7 @@ class TrainerSettings(Settings):
     compile: bool = False
     log_every: Count = 10
     checkpoint_every: Count = 100
+    checkpoint_minutes: Annotated[float, Bounds(0)] | None = 10
     patience: Count | None = None
 
     def steps(self, steps_per_epoch: int) -> int:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from torch import Tensor
 from hires.engine.checkpointer import Checkpointer
 from hires.engine.progress import Progress, Stopwatch
 from hires.engine.reporter import Reporter
-from hires.interfaces import CommonError, Sample
+from hires.engine.stopping import Stopping
+from hires.interfaces import CommonError, Interrupted, Sample
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,7 @@ class Routine:
     metric: str  # decides which evaluation is best; larger is better
     patience: int | None  # evaluations without a better one before the end; None: no end
     batch_size: int | None = None  # of all processes, for images a second; None: as many as this one gets
+    checkpoint_minutes: float | None = None  # since the last checkpoint; None: only steps count
 
     def evaluates(self, step: int) -> bool:
         return step == self.max_steps or bool(self.evaluate_every and step % self.evaluate_every == 0)
@@ -36,12 +39,17 @@ class Routine:
     def saves(self, step: int) -> bool:
         return self.evaluates(step) or step % self.checkpoint_every == 0
 
+    def is_time_to_save(self, seconds: float) -> bool:
+        """Whether so many seconds without a checkpoint are too many."""
+        return self.checkpoint_minutes is not None and seconds >= 60 * self.checkpoint_minutes
+
 
 class Trainer:
     """Runs optimizer steps, logs, evaluates and saves.
 
     `update` trains on one optimizer batch, counts it in `progress` and returns its losses; `evaluate` returns
-    metrics by name, none without a validation split. Resumed, `progress` stands at the checkpoint.
+    metrics by name, none without a validation split. Resumed, `progress` stands at the checkpoint. `stopping` may
+    ask for the end, before which the state is saved.
     """
 
     def __init__(
@@ -53,14 +61,22 @@ class Trainer:
         reporter: Reporter,
         routine: Routine,
         progress: Progress,
+        stopping: Stopping | None = None,
     ):
         self.update, self.evaluate = update, evaluate
         self.checkpointer, self.reporter = checkpointer, reporter
         self.routine, self.progress = routine, progress
+        self.stopping = stopping or Stopping()
         self.stopwatch = Stopwatch()
+        self._saved = time.monotonic()  # when there was a checkpoint that holds all steps
 
     def fit(self, batches: Iterable[list[Sample]]) -> None:
-        """Trains on the batches, one optimizer step each, until they end or nothing improves any more."""
+        """Trains on the batches, one optimizer step each, until they end or nothing improves any more.
+
+        Raises Interrupted when it was asked to end: `last` holds all steps then, and an evaluation that was not
+        done is made at the beginning of the next call.
+        """
+        self._saved = time.monotonic()
         self._evaluate()  # what a stopped run was in the middle of
         self.stopwatch.start()
         for samples in self.stopwatch.waiting(batches):
@@ -83,10 +99,17 @@ class Trainer:
             losses = self.progress.losses.take()
             self.reporter.trained(step, losses, self.stopwatch.read(), batch_size)
             _check_finite(losses, step)
-        if self.routine.saves(step):
-            self.checkpointer.save("last")  # before an evaluation, which may take long
+        stop, due = self.stopping.agree(self.routine.is_time_to_save(time.monotonic() - self._saved))
+        if stop or due or self.routine.saves(step):
+            self._save("last")  # before an evaluation, which may take long
+            if stop:
+                raise Interrupted(stop)
             self._evaluate()
             self.stopwatch.start()
+
+    def _save(self, *names: str) -> None:
+        self.checkpointer.save(*names)
+        self._saved = time.monotonic()
 
     def _evaluate(self) -> None:
         """Evaluates and saves, if the routine wants it at this step and it is not done."""
@@ -97,7 +120,7 @@ class Trainer:
         better = bool(metrics) and self.progress.judge(metrics[self.routine.metric])
         if metrics:
             self.reporter.evaluated(self.progress.step, metrics, self.routine.metric)
-        self.checkpointer.save("last", *(["best"] if better else []))
+        self._save("last", *(["best"] if better else []))
 
 
 def _check_finite(losses: Mapping[str, float], step: int) -> None:

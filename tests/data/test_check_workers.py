@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from image_files import noise, save
@@ -26,13 +27,15 @@ examine.examine(Slow(Path(sys.argv[1]), None), pairs, 2, lambda done: None)
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs process descriptors of Linux")
-def test_readers_end_when_the_process_that_they_read_for_is_killed(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
+def test_readers_end_when_the_process_that_they_read_for_is_ended(tmp_path, number):
     for number in range(2):
         save(tmp_path / f"{number}.png", noise(8, 8))
     command = [sys.executable, "-c", _SURVEY, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as main:
+    default = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell may have it ignored
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=default) as main:
         readers = [os.pidfd_open(int(main.stdout.readline())) for _ in range(2)]
-        main.kill()
+        main.send_signal(number)
     ended = [bool(select.select([reader], [], [], 30)[0]) for reader in readers]
     for reader, over in zip(readers, ended, strict=True):
         if not over:

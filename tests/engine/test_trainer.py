@@ -1,11 +1,14 @@
 """The loop: what is saved when, and what stops it."""
 
+import signal
+
 import pytest
 import torch
 
 from hires.engine.progress import Progress
+from hires.engine.stopping import Stopping
 from hires.engine.trainer import Routine, Trainer
-from hires.interfaces import Sample, TrainingError
+from hires.interfaces import Interrupted, Sample, TrainingError
 
 SAMPLE = Sample(torch.zeros(1, 1, 1, dtype=torch.uint8), {}, "none")
 
@@ -28,12 +31,15 @@ class Quiet:
     def evaluated(self, *args): ...
 
 
-def trainer(evaluate, losses=(1.0,) * 9, step=0):
+def trainer(evaluate, losses=(1.0,) * 9, step=0, signals=None, **routine):
+    """`signals` are sent by number of step."""
     progress = Progress()
     progress.step = step
 
     def update(samples):
         progress.step += 1
+        if progress.step in (signals or {}):
+            signal.raise_signal(signals[progress.step])
         return {"loss": torch.tensor(losses[progress.step - 1])}
 
     return Trainer(
@@ -41,8 +47,9 @@ def trainer(evaluate, losses=(1.0,) * 9, step=0):
         evaluate=evaluate,
         checkpointer=Saves(progress),
         reporter=Quiet(),
-        routine=Routine(4, 1, 3, 2, "mIoU", None),
+        routine=Routine(4, 1, 3, 2, "mIoU", None, **routine),
         progress=progress,
+        stopping=Stopping(),
     )
 
 
@@ -89,3 +96,55 @@ def test_a_training_that_diverged_stops_and_keeps_its_last_checkpoint(value):
     ):
         loop.fit([[SAMPLE]] * 4)
     assert loop.checkpointer.told[-1] == (3, ("last",))
+
+
+@pytest.mark.parametrize("step", [1, 2, 4])
+def test_a_signal_ends_the_training_after_its_step(step):
+    """Saved at once and not evaluated: that is made up for by whoever resumes."""
+    made = []
+    loop = trainer(lambda: made.append(1) or {"mIoU": 0.5}, signals={step: signal.SIGTERM})
+    with loop.stopping, pytest.raises(Interrupted) as caught:
+        loop.fit([[SAMPLE]] * 4)
+    assert caught.value.code == 143
+    assert loop.progress.step == step
+    assert loop.checkpointer.told[-1] == (step, ("last",))
+    assert len(made) == (1 if step == 4 else 0)  # that of step 2
+    resumed = trainer(lambda: made.append(2) or {"mIoU": 0.5}, step=step)
+    resumed.fit([[SAMPLE]] * (4 - step))
+    assert made.count(2) == (1 if step == 4 else 2)
+
+
+def test_an_evaluation_that_is_asked_to_end_leaves_the_checkpoint_before_it():
+    def evaluate():
+        signal.raise_signal(signal.SIGINT)
+        loop.stopping.settle()
+
+    loop = trainer(evaluate)
+    with loop.stopping, pytest.raises(Interrupted):
+        loop.fit([[SAMPLE]] * 4)
+    assert loop.checkpointer.told == [(2, ("last",))]
+    assert loop.progress.evaluated_step == 0
+
+
+@pytest.mark.parametrize(("minutes", "steps"), [(0, [1, 2, 3, 4]), (60, [2, 3, 4]), (None, [2, 3, 4])])
+def test_time_saves_too(minutes, steps):
+    loop = trainer(lambda: {}, checkpoint_minutes=minutes)
+    loop.fit([[SAMPLE]] * 4)
+    assert list(dict.fromkeys(step for step, _ in loop.checkpointer.told)) == steps
+
+
+def test_time_counts_from_the_last_checkpoint(monkeypatch):
+    """Not from the beginning: with steps of 40 s, every second one is due."""
+    loop = trainer(lambda: {}, checkpoint_minutes=1)
+    loop.routine = Routine(8, 1, 100, None, "mIoU", None, checkpoint_minutes=1)
+    now = [0.0]
+    update = loop.update
+
+    def slow(samples):
+        now[0] += 40
+        return update(samples)
+
+    loop.update = slow
+    monkeypatch.setattr("hires.engine.trainer.time.monotonic", lambda: now[0])
+    loop.fit([[SAMPLE]] * 7)
+    assert [step for step, _ in loop.checkpointer.told] == [2, 4, 6]

@@ -1,6 +1,7 @@
 """Processes that `hires train` starts itself: how they begin, and how they end."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
@@ -18,6 +20,7 @@ MINUTE = 60
 SCRIPT = """
 import os, signal, sys, time
 from hires.cli import run_command
+from hires.engine import launch
 from hires.engine.trainer import Trainer
 
 what, *arguments = sys.argv[1:]
@@ -29,11 +32,18 @@ def patched(self, batch_size):
         os.kill(os.getpid(), signal.SIGKILL)
     if self.progress.step == 2 and ranks["LOCAL_RANK"] == "1" and what == "bug":
         raise ValueError("a bug of this process")
-    if self.progress.step == 2 and what == "wait":
+    if self.progress.step == 2 and what in ("wait", "go on", "alone"):
         print("ready", os.getpid(), flush=True)
+    if self.progress.step == 2 and (what == "wait" or what == "alone" and ranks["LOCAL_RANK"] == "0"):
         time.sleep(300)
 
+def late(*arguments):
+    print("ready", os.getpid(), os.getppid(), flush=True)
+    time.sleep(300)
+
 Trainer._after_step = patched
+if what == "late" and ranks.get("LOCAL_RANK") == "1":
+    launch._launched = late
 sys.exit(run_command("train", arguments))
 """
 
@@ -80,40 +90,98 @@ def there(pid: int, group: bool = False) -> bool:
     return True
 
 
+def ready(process) -> list[int]:
+    """The numbers of both processes, that of the launcher first, when they have done two steps."""
+    pids: list[int] = []
+    for line in process.stdout:
+        pids += [int(line.split()[1])] if line.startswith("ready") else []
+        if len(pids) == 2:
+            return sorted(pids, key=lambda pid: pid != process.pid)
+    raise AssertionError(process.stderr.read())
+
+
+def ended(process, seconds: float = MINUTE) -> tuple[str, str]:
+    """What a command and all that it started have said, when none of them is left."""
+    end = time.monotonic() + seconds
+    while there(process.pid, group=True) and time.monotonic() < end:
+        process.poll()
+        time.sleep(0.2)
+    assert not there(process.pid, group=True)
+    return process.communicate()
+
+
 def test_a_process_that_is_killed_ends_the_run(start, tmp_path):
     process = start("script.py", "kill", f"run_dir={tmp_path / 'run'}", "trainer.checkpoint_every=1")
-    _, error = process.communicate(timeout=2 * MINUTE)
+    output, error = process.communicate(timeout=5 * MINUTE)
     assert process.returncode == 1, error
     assert "one of its processes has ended or cannot be reached" in error.splitlines()[-1]
+    assert re.search(r"process 1 \(pid \d+\) was ended by signal 9 \(Killed\)", output)
     assert (tmp_path / "run" / "checkpoints" / "last.pt").exists()
+
+
+def test_a_process_that_is_killed_ends_the_run_although_the_first_one_is_busy(start, tmp_path):
+    """No collective tells it."""
+    process = start("script.py", "alone", f"run_dir={tmp_path / 'run'}")
+    _, other = ready(process)
+    os.kill(other, signal.SIGKILL)
+    output, error = ended(process)
+    assert process.returncode == 1
+    assert error == ""
+    assert output.splitlines()[-1].startswith(
+        f"The training cannot go on: process 1 (pid {other}) was ended by signal 9"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [
+        (signal.SIGTERM, "launcher"),
+        pytest.param(signal.SIGTERM, "other", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "group", marks=pytest.mark.slow),
+        pytest.param(signal.SIGUSR1, "launcher", marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_ends_all_after_the_same_step(start, tmp_path, number, whom):
+    process = start("script.py", "go on", f"run_dir={tmp_path / 'run'}", "trainer.max_steps=100000")
+    launcher, other = ready(process)
+    (os.killpg if whom == "group" else os.kill)({"other": other}.get(whom, launcher), number)
+    output, error = ended(process)
+    assert process.returncode == 128 + number, error
+    assert error == ""
+    (step,) = re.findall(rf"{number.name}: stopped after step (\d+), which", output)
+    state = torch.load(tmp_path / "run" / "checkpoints" / "last.pt", weights_only=True)
+    assert state["progress"]["step"] == int(step)
 
 
 @pytest.mark.slow
 def test_a_process_that_fails_says_why(start, tmp_path):
     process = start("script.py", "bug", f"run_dir={tmp_path / 'run'}")
-    _, error = process.communicate(timeout=2 * MINUTE)
-    assert process.returncode not in (0, None)
+    output, error = ended(process, 5 * MINUTE)
+    assert process.returncode == 1
     assert "Traceback" in error
     assert "ValueError: a bug of this process" in error
+    assert re.search(r"process 1 \(pid \d+\) has ended with exit code 1; what it said", output)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-def test_a_launcher_that_is_ended_ends_all(start, tmp_path, how):
+def test_a_launcher_that_is_killed_ends_all(start, tmp_path):
     """Also while no collective would tell the others."""
     process = start("script.py", "wait", f"run_dir={tmp_path / 'run'}")
-    pids: list[int] = []
-    for line in process.stdout:
-        pids += [int(line.split()[1])] if line.startswith("ready") else []
-        if len(pids) == 2:
-            break
-    os.kill(process.pid, how)
-    end = time.monotonic() + MINUTE
-    while there(process.pid, group=True) and time.monotonic() < end:
-        process.poll()
-        time.sleep(0.2)
-    assert not there(process.pid, group=True)
-    assert process.returncode != 0
+    launcher, _ = ready(process)
+    os.kill(launcher, signal.SIGKILL)
+    _, error = ended(process)
+    assert process.returncode == -signal.SIGKILL
+    assert f"its first process here (pid {launcher}) has ended" in error.splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_launcher_that_waits_for_another_process_ends_at_once(start, tmp_path, number):
+    process = start("script.py", "late", f"run_dir={tmp_path / 'run'}")
+    assert process.stdout.readline().split()[0] == "ready"
+    os.kill(process.pid, number)
+    ended(process)
+    assert process.returncode == -number
 
 
 @pytest.mark.slow

@@ -1,9 +1,6 @@
 """Reads the files of a data set, each image with its label, in several processes and bounded memory."""
 
 import multiprocessing
-import os
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -20,11 +17,11 @@ from hires.data.checks.mask_facts import MaskFacts, MaskReader
 from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info
 from hires.data.pairs import Pair
-from hires.interfaces import DataError
+from hires.interfaces import DataError, Interrupted
+from hires.ops.parent import work_for_parent
 
 _AT_ONCE = 2**30  # bytes of decoded images that are being read at the same moment
 _ANY_SIZES = ((64, 64), (96, 96))  # pixels; what is wrong with a label under both does not depend on them
-_LOOK = 1.0  # seconds until a worker looks whether its parent is there, if nothing tells it before
 _DIED = "reading it ends the process: out of memory, or a fault of its decoder"
 
 
@@ -172,6 +169,10 @@ def _pool(examiner: Examiner, workers: int) -> Iterator[ProcessPoolExecutor]:
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (examiner,))
     try:
         yield pool
+    except (KeyboardInterrupt, Interrupted):  # at once: what a worker reads may be large
+        for worker in multiprocessing.active_children():
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -184,14 +185,7 @@ def _begin(examiner: Examiner) -> None:
     _examiner = examiner
     examiner.begin()
     cv2.setNumThreads(1)
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with_parent(above: int) -> None:
-    """Ends this process when the one that it works for has been killed, which tells workers nothing."""
-    while os.getppid() == above:
-        time.sleep(_LOOK)
-    os._exit(1)
+    work_for_parent()
 
 
 def _work(pair: Pair) -> Record:

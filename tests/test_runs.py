@@ -1,0 +1,52 @@
+"""What a resumed run may have otherwise, and how it is told."""
+
+import logging
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from hires import runs
+from hires.interfaces import ConfigError
+
+KEPT = {
+    "data": {"root": None, "cache_dir": None},
+    "backbone": {"weights": None, "name": "resnet18"},
+    "data_dir": "/data",
+    "init_from": None,
+    "seed": 0,
+    "optimizer": {"lr": 0.1, "weight_decay": 0.0},
+    "run_dir": None,
+    "resume": None,
+}
+
+
+def changed(*overrides):
+    given = OmegaConf.merge(OmegaConf.create(KEPT), OmegaConf.from_dotlist(list(overrides)))
+    keys = [override.partition("=")[0] for override in overrides]
+    return runs._changed(OmegaConf.create(KEPT), given, keys)
+
+
+def test_all_that_may_not_change_is_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        changed("seed=3", "optimizer.lr=0.2", "backbone.name=resnet50", "optimizer.lrr=1")
+    assert str(caught.value) == (
+        "seed: got 3, but the run has 0; backbone.name: got resnet50, but the run has resnet18; "
+        "optimizer.lrr: got 1, but the run has no such key, which resuming cannot change "
+        "(it can change optimizer.lr); start another run with init_from="
+    )
+
+
+def test_what_may_change_does_and_the_rest_stays():
+    cfg = changed("optimizer.lr=0.2", "seed=0", "run_dir=elsewhere")
+    assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.seed, cfg.run_dir) == (0.2, 0.0, 0, None)
+
+
+def test_what_has_changed_is_told_in_one_line(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("hires"), "propagate", True)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(KEPT))
+    with caplog.at_level(logging.INFO, "hires.runs"):
+        runs.tell_changes(tmp_path, OmegaConf.create(KEPT))
+        assert not caplog.messages
+        runs.tell_changes(tmp_path, changed("optimizer.lr=0.2", "optimizer.weight_decay=0.5"))
+    assert caplog.messages == ["From now on: optimizer.lr=0.2 (was 0.1), optimizer.weight_decay=0.5 (was 0.0)"]
