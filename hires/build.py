@@ -180,6 +180,7 @@ def training_result(
         "peak_bytes": peak_bytes(plan, *measured),
         "best": {"metric": trainer.routine.metric, "value": progress.best, "step": progress.best_step},
         "steps": progress.step,
+        "skipped": progress.skipped,
         "seconds_per_step": seconds,
         "images_per_second": batch_size / seconds if seconds else None,
         "plan": asdict(plan),

@@ -30,7 +30,7 @@ from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization
 from hires.learner import Learner, make_learner
 from hires.plans import PLAN, plan_text
 from hires.recipe import Recipe
-from hires.wiring import make_batches, make_dataset, make_evaluation, make_update
+from hires.wiring import make_batches, make_dataset, make_evaluation, make_guard, make_update
 
 log = logging.getLogger(__name__)
 
@@ -79,14 +79,16 @@ def prepare(
     start = learner.progress.step
     display = Display(console, routine.max_steps, start)
     on_change = partial(save_plan, run_dir) if ranks.main else lambda plan: None
+    guard = make_guard(recipe, learner, ranks)
     trainer = Trainer(
-        update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks)),
+        update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks, guard)),
         evaluate=_validation(recipe, learner, normalization, display, ranks),
         checkpointer=checkpointer,
         reporter=Reporter(
             journal=journal,
             display=display,
             learning_rate=lambda: learner.optimizer.param_groups[-1]["lr"],
+            skipped=lambda: learner.progress.skipped,
         ),
         routine=routine,
         progress=learner.progress,

@@ -17,7 +17,8 @@ class RunningMean:
         self.count = 0
 
     def add(self, values: Mapping[str, Tensor]) -> None:
-        self.count += 1
+        """Takes in the scalars of one step; a step without any does not count."""
+        self.count += bool(values)
         for name, value in values.items():
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
@@ -45,6 +46,9 @@ class Progress:
         self.evaluated_step = 0  # of the last evaluation
         self.metrics: dict[str, float] = {}  # of the last evaluation
         self.losses = RunningMean()
+        self.skipped = 0  # updates of the whole run
+        self.recent_skips, self.last_skip = 0, 0  # how many not long ago, and the step of the last one
+        self.first_skip = ""  # of the recent ones, in words
 
     def judge(self, value: float) -> bool:
         """Takes in the value of an evaluation; true when it is the best so far."""

@@ -30,6 +30,7 @@ class TrainerSettings(Settings):
     log_every: Count = 10
     checkpoint_every: Count = 100
     patience: Count | None = None
+    max_skipped: Annotated[int, Bounds(0)] = 10
 
     def steps(self, steps_per_epoch: int) -> int:
         """Optimizer steps of the whole training."""

@@ -1,8 +1,7 @@
 """The training loop, the same for every task."""
 
 import logging
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -10,7 +9,7 @@ from torch import Tensor
 from hires.engine.checkpointer import Checkpointer
 from hires.engine.progress import Progress, Stopwatch
 from hires.engine.reporter import Reporter
-from hires.interfaces import CommonError, Sample
+from hires.interfaces import Sample
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,6 @@ class Trainer:
         if self.routine.logs(step):
             losses = self.progress.losses.take()
             self.reporter.trained(step, losses, self.stopwatch.read(), batch_size)
-            _check_finite(losses, step)
         if self.routine.saves(step):
             self.checkpointer.save("last")  # before an evaluation, which may take long
             self._evaluate()
@@ -98,12 +96,3 @@ class Trainer:
         if metrics:
             self.reporter.evaluated(self.progress.step, metrics, self.routine.metric)
         self.checkpointer.save("last", *(["best"] if better else []))
-
-
-def _check_finite(losses: Mapping[str, float], step: int) -> None:
-    wrong = [f"{name} is {value}" for name, value in losses.items() if not math.isfinite(value)]
-    if wrong:
-        raise CommonError(
-            f"step {step}: the training diverged ({', '.join(wrong)}); lower optimizer.lr, raise "
-            "scheduler.warmup_steps, or set trainer.clip_grad_norm"
-        )
