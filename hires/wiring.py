@@ -82,7 +82,7 @@ def make_guard(recipe: Recipe, learner: Learner, ranks: Ranks = _ALONE) -> Guard
         scaled=trainer.precision == "16-mixed",
         ranks=ranks,
         state=state,
-        advice=f"Resume or start again with {', '.join(advice)}; `hires check-data` finds broken images and labels",
+        advice=f"Resume or start again with {', '.join(advice)}; `hires check-data` finds broken images",
     )
 
 

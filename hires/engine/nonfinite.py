@@ -24,11 +24,10 @@ _ALONE = Alone()
 class Guard:
     """Lets an update pass only when all losses and gradients of the optimizer batch are finite.
 
-    Of a step that it stops, parameters, optimizer, scaler and buffers are as they were; the steps that were stopped
-    lately are counted in `progress`, and more than `limit` of them end the training. They are forgotten when as
-    many steps in a row have passed. `scaled`: gradients are those of a scaled loss (16-mixed), whose infinities
-    belong to the scaler; only losses count then. `state` says in words how the training is done, `advice` what to
-    try when it ends.
+    Of a step that it stops, parameters, optimizer, scaler and buffers are as they were. `progress` counts them;
+    more than `limit` lately end the training, where as many steps in a row that passed make it forget those before.
+    `scaled`: gradients are those of a scaled loss (16-mixed), whose infinities belong to the scaler, so that only
+    losses count. `state` says in words how the training is done, `advice` what to try when it ends.
     """
 
     def __init__(
@@ -93,7 +92,8 @@ class Guard:
         if progress.recent_skips > self.limit:
             raise CommonError(
                 f"step {step}: the training diverged: {progress.recent_skips} updates had to be skipped lately, "
-                f"trainer.max_skipped is {self.limit}; at first {progress.first_skip}; {self.state()}. {self.advice}"
+                f"trainer.max_skipped is {self.limit}; at first {progress.first_skip}; {self.state()}. "
+                f"{self.advice}"
             )
 
     def _found(self, samples: list[Sample]) -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What is not finite in one of two processes: both leave the step out, and the main one tells whose images it had."""
+"""What is not finite in one of two processes: both skip the step, and the main one tells whose images it had."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A step with what is not finite leaves everything as it was, is told with its images, and ends the training in time."""
+"""A step with what is not finite leaves everything as it was, and is told with its images; too many end it all."""
 
 import copy
 import logging
@@ -19,7 +19,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 class Small:
-    """A training on eight samples, two of them a step; `poison(step)` says by what a loss or gradient is multiplied."""
+    """A training, two samples a step; `poison(step)` says by what a loss or gradient is multiplied."""
 
     def __init__(self, guarded=True, *, limit=2, precision="32-true", where="loss", poison=lambda step: 1.0):
         self.task, self.progress = make_task("batch", 0.3), Progress()
@@ -77,6 +77,9 @@ class Small:
         first = 2 * self.progress.step % 8
         return self.update(self.samples[first : first + 2])
 
+    def steps(self, count):
+        return [self.step() for _ in range(count)]
+
     def state(self):
         state = {
             "task": self.task.state_dict(),
@@ -113,7 +116,7 @@ def test_a_run_of_finite_steps_keeps_its_bits(precision):
     found = []
     for guarded in (True, False):
         run = Small(guarded, precision=precision)
-        losses = [run.step() for _ in range(4)]
+        losses = run.steps(4)
         found.append({**run.state(), "losses": losses})
     same(*found)
 
@@ -121,8 +124,7 @@ def test_a_run_of_finite_steps_keeps_its_bits(precision):
 def test_too_many_end_the_training_with_a_diagnosis():
     run = Small(poison=lambda step: 1.0 if step < 3 else INF)
     with pytest.raises(CommonError) as error:
-        for _ in range(9):
-            run.step()
+        run.steps(9)
     assert run.progress.step == 4  # the fifth one ended it
     said = str(error.value)
     assert said.startswith("step 5: the training diverged: 3 updates had to be skipped lately")
@@ -138,13 +140,11 @@ def test_none_may_be_skipped():
 
 def test_skips_are_forgotten_after_as_many_finite_steps():
     run = Small(poison=lambda step: NAN if step % 3 == 0 else 1.0)
-    for _ in range(15):
-        run.step()
+    run.steps(15)
     assert (run.progress.skipped, run.progress.recent_skips) == (5, 1)
     run = Small(poison=lambda step: NAN if step % 2 == 0 else 1.0)
     with pytest.raises(CommonError, match="step 6: "):
-        for _ in range(15):
-            run.step()
+        run.steps(15)
 
 
 def test_infinite_gradients_of_half_precision_are_those_of_the_scaler(caplog):

@@ -71,6 +71,7 @@ def test_overrides_apply_on_top(run, hires, tmp_path):
         assert first[group] == second[group]
 
 
+@pytest.mark.slow
 def test_a_sweep_over_a_run(run, hires, tmp_path):
     code, _, error = hires(
         *("train", "-m", f"run_config={run}", "data.windows_per_epoch=8,12", "trainer.max_steps=1"),
@@ -81,6 +82,7 @@ def test_a_sweep_over_a_run(run, hires, tmp_path):
     assert found == [8, 12]
 
 
+@pytest.mark.slow
 def test_the_line_of_a_scheduler_goes_on_with_the_repeated_run(run, hires, tmp_path):
     line = ("train", f"run_config={run}", "resume=auto", f"run_dir={tmp_path / 'mine'}")
     for steps in (1, 2):
