@@ -29,7 +29,7 @@ from hires.memory.profile import CONTEXT
 from hires.planning import budget_of
 from hires.plans import enforced, planned, searches
 from hires.preparation import Surroundings, prepare, save_plan
-from hires.provenance import note_start
+from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
 from hires.run_statistics import normalization_of_run, save_normalization
 from hires.wiring import make_evaluation
@@ -96,8 +96,8 @@ def _train(
     if ranks.by_main(lambda: over and (run_dir / "result.json").exists()):
         log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
         return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
-    start = {"step": trainer.progress.step, "resumed": begun, "seed": recipe.top.seed, "processes": ranks.size}
-    ranks.by_main(lambda: note_start(run_dir, **start, sources=sources))
+    start = Start(trainer.progress.step, begun, recipe.top.seed, ranks.size)
+    ranks.by_main(lambda: note_start(run_dir, start, sources))
     with limit, gauge:
         _fit(trainer, batches, display, run_dir)
     show_metrics(console, trainer.progress.metrics)

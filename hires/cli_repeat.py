@@ -128,7 +128,7 @@ def _apply(kept: DictConfig, override: Override) -> None:
             return
         before = OmegaConf.select(kept, key) if there and isinstance(value, dict) else None
         # the parameters of a target are changed one by one, other mappings are one value
-        merge = OmegaConf.is_dict(before) and instantiate.TARGET in before
+        merge = isinstance(before, DictConfig) and instantiate.TARGET in before
         OmegaConf.update(kept, key, value, merge=merge or override.is_force_add(), force_add=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"{key}: {str(error).splitlines()[0]}") from error

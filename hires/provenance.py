@@ -10,7 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -43,20 +43,27 @@ _VARIABLES = (
 """Of the environment, those that decide about bits, speed or memory; others may hold what is nobody's business."""
 
 
-def note_start(
-    run_dir: Path, *, step: int, resumed: bool, seed: int, processes: int, sources: Mapping[str, Any]
-) -> None:
+class Start(NamedTuple):
+    """Where a training starts or goes on."""
+
+    step: int  # optimizer steps done before
+    resumed: bool
+    seed: int
+    processes: int
+
+
+def note_start(run_dir: Path, at: Start, sources: Mapping[str, Any]) -> None:
     """Adds this start or resumption of a training to the file, and tells what is not as at the last one."""
     path = run_dir / ENVIRONMENT
     before = _starts(path)
     start = {
-        "kind": "resumed" if resumed else "started",
+        "kind": "resumed" if at.resumed else "started",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "step": step,
+        "step": at.step,
         "command": sys.argv[1:],
         "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
-        "seed": seed,
-        "processes": processes,
+        "seed": at.seed,
+        "processes": at.processes,
         "hires": {"version": __version__, "code_sha256": code(), "git": git_state()},
         "versions": versions(),
         "machine": machine(),

@@ -11,7 +11,7 @@ import pytest
 from hires import provenance
 from hires.checkout import git_state
 from hires.data.fingerprint import fingerprint
-from hires.provenance import ENVIRONMENT, note_start
+from hires.provenance import ENVIRONMENT, Start, note_start
 
 TEXT = (str, None)
 SPLIT = {"images": int, "files": int, "bytes": int, "sha256": str}
@@ -94,8 +94,8 @@ def images(tmp_path):
     return Images(root)
 
 
-def note(run_dir, images, **changes):
-    note_start(run_dir, **{"step": 0, "resumed": False, "seed": 1, "processes": 1, **changes}, sources=images)
+def note(run_dir, images, step=0):
+    note_start(run_dir, Start(step, resumed=step > 0, seed=1, processes=1), images)
 
 
 def starts(run_dir):
@@ -128,14 +128,14 @@ def test_what_has_changed_is_told_and_not_refused(images, tmp_path, caplog, monk
     (images.root / "b.png").write_bytes(bytes(6))
     more = Images(images.root, ("a.png",))
     with caplog.at_level(logging.WARNING, "hires"):
-        note(tmp_path, {"train": images, "val": more}, step=3, resumed=True)
+        note(tmp_path, {"train": images, "val": more}, step=3)
     versions, train, val = caplog.messages
     assert versions.startswith("Not the versions of the last start")
     assert ", now 4.0; torch " in versions
     assert train.endswith("names, sizes or labels of its 2 images have changed")
     assert val == "The val data is not that of the last start: 2 images, now 1"
     caplog.clear()
-    note(tmp_path, {"train": images, "val": more}, step=4, resumed=True)
+    note(tmp_path, {"train": images, "val": more}, step=4)
     assert not caplog.messages
     assert [start["step"] for start in starts(tmp_path)] == [0, 3, 4]
 

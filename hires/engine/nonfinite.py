@@ -25,7 +25,7 @@ class Guard:
     """Lets an update pass only when all losses and gradients of the optimizer batch are finite.
 
     Of a step that it stops, parameters, optimizer, scaler and buffers are as they were. `progress` counts them;
-    more than `limit` lately end the training, where as many steps in a row that passed make it forget those before.
+    more than `limit` lately end the training. As many steps in a row that passed make it forget those before.
     `scaled`: gradients are those of a scaled loss (16-mixed), whose infinities belong to the scaler, so that only
     losses count. `state` says in words how the training is done, `advice` what to try when it ends.
     """

@@ -3,6 +3,7 @@
 import math
 import statistics
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -74,9 +75,10 @@ class Stopwatch:
     """
 
     WARMUP_STEPS = 5
+    INTERVALS = 1000  # of which the median is taken, the last ones
 
     def __init__(self) -> None:
-        self.rates: list[float] = []
+        self.rates: deque[float] = deque(maxlen=self.INTERVALS)
         self.steps = 0
         self.start()
 
@@ -113,5 +115,5 @@ class Stopwatch:
         return seconds
 
     def median(self) -> float | None:
-        """Median over the intervals read; None when the training was too short."""
+        """Median over the last intervals read; None when the training was too short."""
         return statistics.median(self.rates) if self.rates else None
