@@ -116,7 +116,7 @@ def train_step(
         whole=normalizers,
     )
     guard.begin()
-    totals = share.losses(lambda: guard.checked(run()))
+    totals = share.losses(lambda **how: guard.checked(run(**how)))
     passed = guard.passes(totals, samples)
     if passed:
         share.update(clip, optimizer.step)
