@@ -65,7 +65,8 @@ def test_nothing_grows(hires, shapes_overrides, tmp_path, monkeypatch):
     )
     assert code == 0, error
     assert [step for step, _ in seen] == list(range(EVERY, STEPS + 1, EVERY))
-    half = [(step, processes) for step, processes in seen if step > STEPS / 2]
+    # without the last: the worker ends by itself when it has nothing left to do
+    half = [(step, processes) for step, processes in seen if STEPS / 2 < step < STEPS]
     names = Counter(name for _, processes in half for name in processes)
     assert len(names) >= 2  # a worker is there
     assert set(names.values()) == {len(half)}  # and no process comes or goes
