@@ -32,6 +32,7 @@ from hires.memory.profile import CONTEXT
 from hires.planning import budget_of
 from hires.plans import enforced, planned, searches
 from hires.preparation import Surroundings, prepare, save_plan
+from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
 from hires.run_statistics import normalization_of_run, save_normalization
 from hires.wiring import make_evaluation
@@ -95,7 +96,8 @@ def _train(
     gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
     checkpoint = ranks.by_main(lambda: to_continue((run_dir / runs.LAST).parent))
     around = Surroundings(run_dir, console, ranks, fabric, gauge, checkpoint, normalization)
-    learner, display, trainer, batches, ladder = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
+    prepared = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
+    learner, display, trainer, batches, ladder, sources = prepared
     ranks.spread(learner.task, learner.average.module)
     if ranks.main:
         save_normalization(normalization, run_dir)
@@ -105,6 +107,8 @@ def _train(
     if ranks.by_main(lambda: over and (run_dir / "result.json").exists()):
         log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
         return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
+    start = Start(trainer.progress.step, checkpoint is not None, recipe.top.seed, ranks.size)
+    ranks.by_main(lambda: note_start(run_dir, start, sources))
     with limit, gauge:
         _fit(trainer, batches, display, run_dir)
     show_metrics(console, trainer.progress.metrics)
@@ -197,6 +201,7 @@ def training_result(
         "peak_bytes": peak_bytes(plan, *measured),
         "best": {"metric": trainer.routine.metric, "value": progress.best, "step": progress.best_step},
         "steps": progress.step,
+        "skipped": progress.skipped,
         "seconds_per_step": seconds,
         "images_per_second": batch_size / seconds if seconds else None,
         "plan": asdict(plan),

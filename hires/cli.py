@@ -66,6 +66,8 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         if request.flags.help:
             print(cli_help.command_help(request, COMMANDS[name]))
             return 0
+        if any(text.startswith("run_config=") for text in request.overrides):
+            request = import_module("hires.cli_repeat").loosened(request)
         if not (request.flags.shell_completion or request.flags.hydra_help):
             cli_check.check_hydra(request)
         run = _Run(request)
@@ -122,6 +124,8 @@ class _Run:
         self.code = max(self.code, _report(error, f"{job}{message}", code))
 
     def _work(self, cfg: DictConfig) -> None:
+        if cfg.get("run_config"):
+            cfg = import_module("hires.cli_repeat").repeated(cfg, self.request)
         cli_check.check(cfg, self.request)
         name = self.request.command
         settings = cli_settings.compose_settings(cfg, self.request) if name == "compare" else {}

@@ -118,6 +118,11 @@ def missing(key: str, base: DictConfig) -> str:
     return no_such_key(key, near[0] if near else None, where, allowed)
 
 
+def has(base: DictConfig, key: str) -> bool:
+    """Whether a composed configuration has a key, at any depth."""
+    return key in _paths(base)
+
+
 def translated(error: Exception) -> str:
     """Hydra's own message on one line, without its advice to add the key by force."""
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:

@@ -31,7 +31,7 @@ from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, No
 from hires.learner import Learner, make_learner
 from hires.plans import PLAN, plan_text
 from hires.recipe import Recipe
-from hires.wiring import make_batches, make_dataset, make_evaluation, make_update
+from hires.wiring import make_batches, make_dataset, make_evaluation, make_guard, make_update
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class Prepared(NamedTuple):
     trainer: Trainer
     batches: StepLoader
     ladder: Ladder
+    sources: dict[str, ImageSource]  # of the splits that it uses
 
 
 def prepare(
@@ -80,14 +81,17 @@ def prepare(
     display = Display(console, routine.max_steps, start)
     on_change = partial(keep_plan, run_dir) if ranks.main else lambda plan: None
     stopping = Stopping(ranks)
+    guard = make_guard(recipe, learner, ranks)
+    sources = {"train": source, **_validation_source(recipe, normalization)}
     trainer = Trainer(
-        update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks)),
-        evaluate=_validation(recipe, learner, normalization, display, ranks, stopping),
+        update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks, guard)),
+        evaluate=_validation(recipe, learner, sources.get("val"), display, ranks, stopping),
         checkpointer=checkpointer,
         reporter=Reporter(
             journal=journal,
             display=display,
             learning_rate=lambda: learner.optimizer.param_groups[-1]["lr"],
+            skipped=lambda: learner.progress.skipped,
         ),
         routine=routine,
         progress=learner.progress,
@@ -98,7 +102,7 @@ def prepare(
         recipe, learner, ladder.plan, lambda: [dataset[key] for key in next(iter(sampler), [])]
     )
     log.info("A step: %s", described(ladder.plan))
-    return Prepared(learner, display, trainer, make_batches(dataset, sampler, recipe, fabric), ladder)
+    return Prepared(learner, display, trainer, make_batches(dataset, sampler, recipe, fabric), ladder, sources)
 
 
 def _journal(cfg: DictConfig, run_dir: Path, ranks: Ranks) -> Journal | NoJournal:
@@ -142,21 +146,28 @@ def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int)
     )
 
 
+def _validation_source(recipe: Recipe, normalization: Normalization) -> dict[str, ImageSource]:
+    """The images of the validation split by its name, if there is one."""
+    if not recipe.data.has_split("val"):
+        log.info("No validation split: nothing is evaluated, and `best` is the last checkpoint")
+        return {}
+    source = recipe.data.source("val")
+    check_type(source, normalization)
+    check_images(source)  # of all, since it is long until they are evaluated
+    return {"val": source}
+
+
 def _validation(
     recipe: Recipe,
     learner: Learner,
-    normalization: Normalization,
+    source: ImageSource | None,
     display: Display,
     ranks: Ranks,
     stopping: Stopping,
 ) -> Callable[[], dict[str, float]]:
-    """Evaluates the averaged weights on the validation split; gives no metrics where there is none."""
-    if not recipe.data.has_split("val"):
-        log.info("No validation split: nothing is evaluated, and `best` is the last checkpoint")
+    """Evaluates the averaged weights on the validation images; gives no metrics where there are none."""
+    if source is None:
         return dict
-    source = recipe.data.source("val")
-    check_type(source, normalization)
-    check_images(source)  # of all, since it is long until they are evaluated
     evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating, ranks, stopping)
 
     def validate() -> dict[str, float]:

@@ -169,7 +169,13 @@ def _independent(cfg: DictConfig) -> DictConfig:
 
 def load_config(run_dir: Path) -> DictConfig:
     """The configuration of a run. Raises DataError when the file is not one."""
-    path = run_dir / CONFIG
+    cfg = read_config(run_dir / CONFIG)
+    cfg.run_dir = str(run_dir)
+    return cfg
+
+
+def read_config(path: Path) -> DictConfig:
+    """The configuration that a run has kept in a file. Raises DataError when it is not one."""
     try:
         cfg = OmegaConf.load(path)
     except (OSError, ValueError, OmegaConfBaseException) as error:
@@ -178,11 +184,10 @@ def load_config(run_dir: Path) -> DictConfig:
         raise DataError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(cfg, DictConfig) or "data" not in cfg:
         raise DataError(f"{path}: not the configuration of a training")
-    cfg.run_dir = str(run_dir)
     return cfg
 
 
-_WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment")
+_WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment", "run_config")
 """Keys of the command line that say which run to resume, not what to change in it."""
 _MAY_CHANGE = (
     "trainer.",

@@ -12,10 +12,11 @@ from hires.data.loader import StepLoader, StepSampler, make_loader
 from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
 from hires.engine.evaluate import FittingViews, as_it_is, evaluate
 from hires.engine.fabric import Place
+from hires.engine.nonfinite import Guard
 from hires.engine.ranks import Alone, Ranks, Several
 from hires.engine.recovery import Ladder, Recovering
 from hires.engine.share import OfSeveral
-from hires.engine.step import Share, Updater, Whole, train_step
+from hires.engine.step import Guarding, Share, Trust, Updater, Whole, train_step
 from hires.engine.stopping import Stopping
 from hires.engine.undo import Undo
 from hires.engine.views import Views
@@ -25,7 +26,7 @@ from hires.models.statistics import image_statistics
 from hires.recipe import Recipe
 
 Evaluation = Callable[[Any], dict[str, float]]
-_ALONE = Alone()
+_ALONE, _TRUST = Alone(), Trust()
 
 
 def make_update(
@@ -35,17 +36,19 @@ def make_update(
     max_steps: int,
     on_change: Callable[[MemoryPlan], Any] = lambda plan: None,
     ranks: Ranks = _ALONE,
+    guard: Guarding = _TRUST,
 ) -> Updater:
     """One optimizer step of a learner, as a function of the samples; continues where its progress stands.
 
-    `on_change` is told the plan that is used from then on, when memory ran out and the ladder has rungs.
+    `on_change` is told the plan that is used from then on, when memory ran out and the ladder has rungs. `guard`
+    decides which updates are done.
     """
     optimizer = learner.optimizer
     schedule = recipe.scheduler.build(optimizer.optimizer, max_steps)
     schedule.step_update(learner.progress.step)
     share: Share = OfSeveral(ranks, optimizer.optimizer) if isinstance(ranks, Several) else Whole()
     step = Recovering(
-        make_step(recipe, learner, share),
+        make_step(recipe, learner, share, guard),
         ladder,
         undo=Undo(learner.task, optimizer.optimizer, getattr(learner.fabric.strategy.precision, "scaler", None)),
         apply=partial(exchange_plan, recipe, learner),
@@ -62,7 +65,31 @@ def make_update(
     )
 
 
-def make_step(recipe: Recipe, learner: Learner, share: Share) -> Callable[..., dict[str, Tensor]]:
+def make_guard(recipe: Recipe, learner: Learner, ranks: Ranks = _ALONE) -> Guard:
+    """Stops updates by what is not finite, and the training when there are too many."""
+    trainer = recipe.trainer
+
+    def state() -> str:
+        rate = learner.optimizer.param_groups[-1]["lr"]
+        return f"the learning rate is {rate:.3g}, trainer.precision {trainer.precision}"
+
+    advice = ["a lower optimizer.lr", "a longer scheduler.warmup_steps"]
+    advice += [] if trainer.clip_grad_norm else ["trainer.clip_grad_norm=1"]
+    advice += ["trainer.precision=bf16-mixed"] if trainer.precision == "16-mixed" else []
+    return Guard(
+        learner.task,
+        learner.progress,
+        trainer.max_skipped,
+        scaled=trainer.precision == "16-mixed",
+        ranks=ranks,
+        state=state,
+        advice=f"Resume or start again with {', '.join(advice)}; `hires check-data` finds broken images",
+    )
+
+
+def make_step(
+    recipe: Recipe, learner: Learner, share: Share, guard: Guarding = _TRUST
+) -> Callable[..., dict[str, Tensor]]:
     """`train_step` of a learner, as a function of the samples and the size of a micro-batch."""
     fabric = learner.fabric
     return partial(
@@ -74,6 +101,7 @@ def make_step(recipe: Recipe, learner: Learner, share: Share) -> Callable[..., d
         backward=fabric.backward,
         clip=make_clip(recipe, learner),
         share=share,
+        guard=guard,
     )
 
 

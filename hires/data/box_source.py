@@ -48,6 +48,9 @@ class BoxSource(FileSource):
         sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
         self._areas = np.where(np.isnan(objects.areas), sides.prod(axis=1), objects.areas).astype(np.float32)
 
+    def labels_read(self) -> tuple[tuple[str, ...], tuple[np.ndarray, ...]]:
+        return (), (self._offsets, self._boxes, self._labels, self._ignored)
+
     def targets(self, settings: WindowSettings) -> BoxTargets:
         return BoxTargets(self, settings)
 

@@ -50,6 +50,9 @@ class PaintedMasks(MaskedImages):
         self._offsets = np.searchsorted(read.objects.images, np.arange(len(self) + 1))
         self._prints = np.array([self._fingerprint(index) for index in range(len(self))])
 
+    def labels_read(self) -> tuple[list[str], tuple[np.ndarray, ...]]:
+        return [], (self._prints,)
+
     def mask(self, index: int, window: Window | None = None) -> np.ndarray:
         path, variant = self.root / self.name(index), f"painted {self._prints[index]}"
         whole = Window(0, 0, *self.size(index))

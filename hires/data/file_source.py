@@ -57,6 +57,10 @@ class FileSource:
     def path(self, index: int) -> Path:
         return self.root / self.name(index)
 
+    def labels_read(self) -> tuple[Sequence[str], Sequence[np.ndarray]]:
+        """What the truth of the images is known by before any is decoded: label files below the root, arrays."""
+        return (), ()
+
     def size(self, index: int) -> tuple[int, int]:
         if not self._sizes[index, 0]:
             self._sizes[index] = image_size(self.path(index))

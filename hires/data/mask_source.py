@@ -60,6 +60,9 @@ class MaskSource(MaskedImages):
         self._folders = np.array([table.folder_of(pair.truth) for pair in pairs])
         self._known = np.zeros(len(pairs), [("known", "?"), ("windowed", "?"), ("torn", "?")])
 
+    def labels_read(self) -> tuple[list[str], tuple[np.ndarray, ...]]:
+        return self._masks.tolist(), ()
+
     def mask(self, index: int, window: Window | None = None) -> np.ndarray:
         if window is None:
             return self._whole(index)

@@ -3,6 +3,7 @@
 import math
 import statistics
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,8 @@ class RunningMean:
         self.count = 0
 
     def add(self, values: Mapping[str, Tensor]) -> None:
-        self.count += 1
+        """Takes in the scalars of one step; a step without any does not count."""
+        self.count += bool(values)
         for name, value in values.items():
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
@@ -45,6 +47,9 @@ class Progress:
         self.evaluated_step = 0  # of the last evaluation
         self.metrics: dict[str, float] = {}  # of the last evaluation
         self.losses = RunningMean()
+        self.skipped = 0  # updates of the whole run
+        self.recent_skips, self.last_skip = 0, 0  # how many not long ago, and the step of the last one
+        self.first_skip = ""  # of the recent ones, in words
 
     def judge(self, value: float) -> bool:
         """Takes in the value of an evaluation; true when it is the best so far."""
@@ -70,9 +75,10 @@ class Stopwatch:
     """
 
     WARMUP_STEPS = 5
+    INTERVALS = 1000  # of which the median is taken, the last ones
 
     def __init__(self) -> None:
-        self.rates: list[float] = []
+        self.rates: deque[float] = deque(maxlen=self.INTERVALS)
         self.steps = 0
         self.start()
 
@@ -109,5 +115,5 @@ class Stopwatch:
         return seconds
 
     def median(self) -> float | None:
-        """Median over the intervals read; None when the training was too short."""
+        """Median over the last intervals read; None when the training was too short."""
         return statistics.median(self.rates) if self.rates else None

@@ -7,20 +7,32 @@ from hires.engine.journal import Journal, NoJournal
 
 
 class Reporter:
-    """Passes the numbers of the loop to the journal and the display; `learning_rate` gives the current one."""
+    """Passes the numbers of the loop to the journal and the display.
 
-    def __init__(self, *, journal: Journal | NoJournal, display: Display, learning_rate: Callable[[], float]):
-        self.journal, self.display, self.learning_rate = journal, display, learning_rate
+    `learning_rate` gives the current one, `skipped` the number of updates of the run that were skipped.
+    """
+
+    def __init__(
+        self,
+        *,
+        journal: Journal | NoJournal,
+        display: Display,
+        learning_rate: Callable[[], float],
+        skipped: Callable[[], int] = lambda: 0,
+    ):
+        self.journal, self.display = journal, display
+        self.learning_rate, self.skipped = learning_rate, skipped
 
     def stepped(self, step: int) -> None:
         self.display.stepped(step)
 
     def trained(self, step: int, losses: dict[str, float], seconds: float | None, batch_size: int) -> None:
-        """Means over a log interval; `seconds` are those of one step."""
-        loss, rate = sum(losses.values()), self.learning_rate()
+        """Means over a log interval, no losses if no update was done; `seconds` are those of one step."""
+        loss, rate = sum(losses.values()) if losses else None, self.learning_rate()
         speed = batch_size / seconds if seconds else None
         parts = {f"loss/{name}": value for name, value in losses.items()}
-        numbers = {"loss": loss, **parts, "lr": rate, "seconds_per_step": seconds, "images_per_second": speed}
+        numbers = {"loss": loss, **parts, "lr": rate, "skipped": self.skipped()}
+        numbers |= {"seconds_per_step": seconds, "images_per_second": speed}
         self.journal.record("train", step, numbers)
         self.display.trained(step, {"loss": loss, "lr": rate, "images/s": speed})
 

@@ -31,6 +31,7 @@ class TrainerSettings(Settings):
     checkpoint_every: Count = 100
     checkpoint_minutes: Annotated[float, Bounds(0)] | None = 10
     patience: Count | None = None
+    max_skipped: Annotated[int, Bounds(0)] = 10
 
     def steps(self, steps_per_epoch: int) -> int:
         """Optimizer steps of the whole training."""

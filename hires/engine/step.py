@@ -56,7 +56,33 @@ class Whole:
         step()
 
 
-_WHOLE = Whole()
+class Guarding(Protocol):
+    """Decides whether what a step has found may change the parameters."""
+
+    def begin(self) -> None:
+        """To be told before the first forward."""
+
+    def checked(self, losses: Losses) -> Losses:
+        """The losses of this process after its last backward, which are not finite where its gradients are not."""
+
+    def passes(self, losses: Losses, samples: list[Sample]) -> bool:
+        """Whether the update is to be done, by the losses of the whole batch; else buffers are as they were."""
+
+
+class Trust:
+    """Lets every update pass."""
+
+    def begin(self) -> None:
+        pass
+
+    def checked(self, losses: Losses) -> Losses:
+        return losses
+
+    def passes(self, losses: Losses, samples: list[Sample]) -> bool:
+        return True
+
+
+_WHOLE, _TRUST = Whole(), Trust()
 
 
 def train_step(
@@ -70,12 +96,13 @@ def train_step(
     backward: Callable[[Tensor], Any] = torch.Tensor.backward,
     clip: Callable[[], Any] = lambda: None,
     share: Share = _WHOLE,
+    guard: Guarding = _TRUST,
 ) -> Losses:
     """Trains on one optimizer batch; gradients are those of the whole batch however it is split.
 
     `place` brings a collated micro-batch to the device; `backward` takes a scalar loss; `clip` runs between
     the last backward and the update. With `share`, the samples are those of this process. Returns the losses of
-    the batch, detached, by name.
+    the batch, detached, by name; none when `guard` did not let the update pass.
     """
     normalizers = share.normalizers(partial(task.normalizers, [sample.target for sample in samples]))
     run = partial(
@@ -88,10 +115,13 @@ def train_step(
         backward=backward,
         whole=normalizers,
     )
-    totals = share.losses(run)
-    share.update(clip, optimizer.step)
+    guard.begin()
+    totals = share.losses(lambda **how: guard.checked(run(**how)))
+    passed = guard.passes(totals, samples)
+    if passed:
+        share.update(clip, optimizer.step)
     optimizer.zero_grad(set_to_none=True)
-    return totals
+    return totals if passed else {}
 
 
 def accumulate(
@@ -135,7 +165,10 @@ def collate(samples: list[Sample]) -> Batch:
 
 
 class Updater:
-    """An optimizer step with what follows it: the learning rate of the next one and the averaged weights."""
+    """An optimizer step with what follows it: the learning rate of the next one and the averaged weights.
+
+    A step without losses has changed no weights.
+    """
 
     def __init__(
         self,
@@ -153,5 +186,6 @@ class Updater:
         losses = self.step(samples)
         self.progress.step += 1
         self.schedule(self.progress.step)
-        self.average(self.task, self.progress.step)
+        if losses:
+            self.average(self.task, self.progress.step)
         return losses

@@ -1,9 +1,8 @@
 """The training loop, the same for every task."""
 
 import logging
-import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -12,7 +11,7 @@ from hires.engine.checkpointer import Checkpointer
 from hires.engine.progress import Progress, Stopwatch
 from hires.engine.reporter import Reporter
 from hires.engine.stopping import Stopping
-from hires.interfaces import CommonError, Interrupted, Sample
+from hires.interfaces import Interrupted, Sample
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +97,6 @@ class Trainer:
         if self.routine.logs(step):
             losses = self.progress.losses.take()
             self.reporter.trained(step, losses, self.stopwatch.read(), batch_size)
-            _check_finite(losses, step)
         stop, due = self.stopping.agree(self.routine.is_time_to_save(time.monotonic() - self._saved))
         if stop or due or self.routine.saves(step):
             self._save("last")  # before an evaluation, which may take long
@@ -121,12 +119,3 @@ class Trainer:
         if metrics:
             self.reporter.evaluated(self.progress.step, metrics, self.routine.metric)
         self._save("last", *(["best"] if better else []))
-
-
-def _check_finite(losses: Mapping[str, float], step: int) -> None:
-    wrong = [f"{name} is {value}" for name, value in losses.items() if not math.isfinite(value)]
-    if wrong:
-        raise CommonError(
-            f"step {step}: the training diverged ({', '.join(wrong)}); lower optimizer.lr, raise "
-            "scheduler.warmup_steps, or set trainer.clip_grad_norm"
-        )

@@ -1,0 +1,141 @@
+"""`run_config=PATH`: the configuration of another run, with what the command line changes in it.
+
+A run's configuration is data from strangers: its targets are checked before any of them is imported.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from hires import cli_check, cli_errors, instantiate
+from hires.cli_compose import Request
+from hires.errors import ConfigError
+
+KEY = "run_config"
+_OF_THE_COMMAND = (KEY, "run_dir", "resume", "allow_targets")
+"""Keys that say what to do with the configuration, and come from the command line alone."""
+
+
+def loosened(request: Request) -> Request:
+    """The request with values that hydra takes although its own defaults lack their keys.
+
+    What they change is the configuration of the run, whose keys it does not know.
+    """
+    own = (*request.groups(), *_OF_THE_COMMAND)
+    overrides = [f"++{text}" if _is_value(text, own) else text for text in request.overrides]
+    return replace(request, flags=Namespace(**{**vars(request.flags), "overrides": overrides}))
+
+
+def _is_value(text: str, own: tuple[str, ...]) -> bool:
+    """Whether an override gives a value to a key of a run; one that cannot be read stays as it is, to be told."""
+    if text.startswith(("+", "~", "hydra.", "hydra/")) or text.partition("=")[0] in own:
+        return False
+    try:
+        OverridesParser.create().parse_override(text)
+    except HydraException:
+        return False
+    return True
+
+
+def repeated(cfg: DictConfig, request: Request) -> DictConfig:
+    """The configuration of the run that `cfg.run_config` names, with the overrides of this job.
+
+    Raises ConfigError for what is wrong in the file, in one of the overrides, or does not go together.
+    """
+    path = Path(cfg[KEY]).expanduser()
+    path = path / "config.yaml" if path.is_dir() else path
+    if cfg.resume not in (None, "auto"):
+        raise ConfigError(f"resume: got {cfg.resume} beside {KEY}; a resumed run has a configuration already")
+    kept = _checked(path, cfg, request)
+    overrides = list(_overrides())
+    chosen = {override.key_or_group for override in overrides if _chooses(override, request)}
+    if "experiment" in chosen:
+        raise ConfigError(f"experiment: cannot be chosen beside {KEY}, which has the keys of one already")
+    for group in _changed_groups(request) | chosen:
+        kept[group] = _plain(cfg).get(group)
+    for override in overrides:
+        if override.key_or_group not in (*chosen, *_OF_THE_COMMAND):
+            _apply(kept, override)
+    for key in _OF_THE_COMMAND:
+        kept[key] = cfg[key]
+    kept[KEY] = None
+    return kept
+
+
+def _checked(path: Path, cfg: DictConfig, request: Request) -> DictConfig:
+    """The file's configuration. What it lacks that a later version has added is as that ships it."""
+    from hires.runs import read_config  # imports torch
+
+    with _named(path):
+        kept = read_config(path)
+        own = _plain(cfg)
+        for key in own:
+            if key not in kept and not isinstance(own[key], dict):
+                kept[key] = own[key]
+        cli_check.check(kept, request)
+        instantiate.check(kept, "", instantiate.allowed_on_command_line())
+    return kept
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Says of an error which file it is about."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{KEY}: {path}: {error}") from error
+
+
+def _overrides() -> Iterator[Override]:
+    """Those of this job, as they were given."""
+    parser = OverridesParser.create()
+    forced = {text.partition("=")[0] for text in sys.argv if text.startswith("++")}
+    for text in HydraConfig.get().overrides.task:
+        loose = text.startswith("++") and text.partition("=")[0] not in forced
+        yield parser.parse_override(text.removeprefix("++") if loose else text)
+
+
+def _chooses(override: Override, request: Request) -> bool:
+    return override.key_or_group in request.groups() and not isinstance(override.value(), dict)
+
+
+def _changed_groups(request: Request) -> set[str]:
+    """Groups of which the command line has chosen something, by itself or because of another choice."""
+    shipped, now = request.compose([]).hydra.runtime.choices, HydraConfig.get().runtime.choices
+    return {str(group) for group, option in now.items() if "/" not in str(group) and shipped.get(group) != option}
+
+
+def _apply(kept: DictConfig, override: Override) -> None:
+    key, value = override.key_or_group, override.value()
+    there = cli_errors.has(kept, key)
+    if not there and not (override.is_add() or override.is_force_add()):
+        raise ConfigError(cli_errors.missing(key, kept))
+    try:
+        if override.is_delete():
+            parent, _, name = key.rpartition(".")
+            del (OmegaConf.select(kept, parent) if parent else kept)[name]
+            return
+        before = OmegaConf.select(kept, key) if there and isinstance(value, dict) else None
+        # the parameters of a target are changed one by one, other mappings are one value
+        merge = isinstance(before, DictConfig) and instantiate.TARGET in before
+        OmegaConf.update(kept, key, value, merge=merge or override.is_force_add(), force_add=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{key}: {str(error).splitlines()[0]}") from error
+
+
+def _plain(cfg: DictConfig) -> dict[str, Any]:
+    """Interpolations as they are written."""
+    plain = OmegaConf.to_container(cfg, resolve=False)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
