@@ -28,9 +28,9 @@ class PngRows:
 
     def add(self, rows: np.ndarray) -> None:
         """The next rows (n, W) from the top."""
-        stored = np.ascontiguousarray(rows, self._dtype)
+        stored = np.ascontiguousarray(rows, self._dtype).view(np.uint8)
         unfiltered = np.zeros((len(stored), 1), np.uint8)  # each row says first how it is filtered
-        lines = np.concatenate([unfiltered, stored.view(np.uint8).reshape(len(stored), -1)], axis=1)
+        lines = np.concatenate([unfiltered, stored], axis=1)
         self._chunk(b"IDAT", self._deflate.compress(lines.tobytes()))
 
     def __enter__(self) -> Self:
