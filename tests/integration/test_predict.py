@@ -100,7 +100,9 @@ def test_what_is_written(predict, tmp_path, images, trained):
     wanted = masks | {f"{name}.{'jpg' if name[0] == 'o' else 'tif'}" for name in others}
     assert files(tmp_path / "out") == wanted | {"predict.json", "classes.json", "settings.json"}
     table = json.loads((tmp_path / "out" / "classes.json").read_text())
-    assert [(row["index"], row["name"], row["value"]) for row in table["classes"]] == [*zip(range(3), NAMES, range(3), strict=True)]
+    assert [(row["index"], row["name"], row["value"]) for row in table["classes"]] == [
+        *zip(range(3), NAMES, range(3), strict=True)
+    ]
     with Image.open(tmp_path / "out" / "masks" / "3.png") as mask:
         colours = [f"#{bytes(mask.getpalette()[3 * i : 3 * i + 3]).hex().upper()}" for i in range(3)]
         assert colours == [row["colour"] for row in table["classes"]]

@@ -33,10 +33,10 @@ def write_png(path, array, palette=None):
 
 
 def write_tiff(path, array, **options):
-    with whole_file(path) as file:
-        with TiffTiles(file, array.shape[1:], array.dtype, planes=len(array), **options) as rows:
-            for band in bands(array, 1):
-                rows.add(band)
+    shape = array.shape[1:]
+    with whole_file(path) as file, TiffTiles(file, shape, array.dtype, planes=len(array), **options) as rows:
+        for band in bands(array, 1):
+            rows.add(band)
 
 
 @pytest.mark.parametrize("size", SIZES)
