@@ -146,15 +146,13 @@ class BoxWriter:
         picture = rendered(image, self.normalization, factor)
         line = max(1, round(max(picture.shape[:2]) / 800))
         labels, scores = found.labels.cpu().tolist(), found.scores.cpu().tolist()
-        for index in reversed(range(len(labels))):
-            if scores[index] < self.thresholds.drawn:
-                continue
-            colour = self.colours[labels[index]]
-            if masks:
-                _tint_shrunk(picture, masks[index], colour, factor)
+        shown = [index for index in reversed(range(len(labels))) if scores[index] >= self.thresholds.drawn]
+        for index in shown if masks else []:
+            _tint_shrunk(picture, masks[index], self.colours[labels[index]], factor)
+        for index in shown:
             corners = (found.boxes[index] / factor).round().int().tolist()
             text = f"{self.names[labels[index]]} {scores[index]:.2f}"
-            _draw_box(picture, corners, text, tuple(colour.tolist()), line)
+            _draw_box(picture, corners, text, tuple(self.colours[labels[index]].tolist()), line)
         return picture
 
 

@@ -17,7 +17,7 @@ class PredictionProgress:
     """Progress over `total` images; a context manager that gives the terminal back."""
 
     def __init__(self, console: Console, total: int):
-        columns = (TextColumn("predicting"), BarColumn(bar_width=24), TextColumn("{task.fields[note]}"))
+        columns = (BarColumn(bar_width=16), TextColumn("{task.fields[note]}"))
         self._bars = Progress(*columns, console=console, disable=not console.is_terminal)
         self._bar = self._bars.add_task("predicting", total=total, note=f"0/{total} images")
         self._plain = not console.is_terminal
