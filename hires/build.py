@@ -34,6 +34,7 @@ from hires.plans import enforced, planned, searches
 from hires.preparation import Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
+from hires.run_classes import save_classes
 from hires.run_statistics import normalization_of_run, save_normalization
 from hires.wiring import make_evaluation
 
@@ -101,6 +102,7 @@ def _train(
     ranks.spread(learner.task, learner.average.module)
     if ranks.main:
         save_normalization(normalization, run_dir)
+        save_classes(source, run_dir)
         runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said
         save_plan(run_dir, ladder.plan)
     over = (not len(batches) or trainer.exhausted) and not _owes_evaluation(trainer)

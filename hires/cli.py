@@ -20,6 +20,7 @@ from hires.errors import ConfigError, HiresError, Interrupted
 COMMANDS = {
     "train": "Train a model, or continue a stopped run.",
     "evaluate": "Evaluate a trained run on whole images at native resolution.",
+    "predict": "Write masks or boxes of any images with a trained run, at native resolution.",
     "autobatch": "Find the plan that fits a budget: the largest micro-batch or image size, or the fastest.",
     "profile": "Predict what a training step occupies, on any device, and what policies would change.",
     "compare": "Train under several settings side by side: memory, time, losses, differences.",
@@ -27,6 +28,7 @@ COMMANDS = {
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
 MODULES = {name: f"hires.{name.replace('-', '_')}" for name in ("autobatch", "compare", "profile", "check-data")}
+MODULES["predict"] = "hires.prediction"  # hires.predict is left to the Python interface
 """Commands whose functions are elsewhere."""
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"

@@ -25,6 +25,11 @@ EXAMPLES = {
         ("hires evaluate run=RUN split=test checkpoint=last", "the last weights on the test images"),
         ("hires evaluate run=RUN evaluation.window=1024 evaluation.overlap=0.5", "larger windows"),
     ),
+    "predict": (
+        ("hires predict run=RUN source=DIR", "every image below a folder, into RUN/predict/DIR"),
+        ("hires predict run=RUN source='photos/*.jpg' out=DIR checkpoint=last", "a glob, the last weights"),
+        ("hires predict run=RUN source=scene.tif probabilities=true", "a GeoTIFF stays one"),
+    ),
     "profile": (
         ("hires profile experiment=demo memory.measure=true", "what a step occupies, predicted and measured"),
         (

@@ -1,0 +1,109 @@
+"""A run's network, ready for images that no data set lists."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from omegaconf import OmegaConf
+
+from hires import runs
+from hires.data.cache import NoCache
+from hires.data.file_source import FileSource
+from hires.data.pixel_statistics import assumed, check_images, check_type
+from hires.engine.checkpointer import read, weights
+from hires.engine.evaluate import FittingViews, as_it_is, predict
+from hires.engine.fabric import Place, make_fabric
+from hires.interfaces import Normalization
+from hires.learner import make_task, move
+from hires.models.statistics import image_statistics
+from hires.recipe import Recipe, read_recipe
+from hires.run_classes import Classes, classes_of_run
+from hires.run_statistics import normalization_of_run
+from hires.tasks.probabilities import WithProbabilities
+from hires.wiring import make_views
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Predicts images as `hires evaluate` does: the same pixels, views, weights and merging."""
+
+    run_dir: Path
+    checkpoint: Path
+    recipe: Recipe
+    classes: Classes
+    normalization: Normalization
+    task: Any  # on its device, in evaluation mode
+    fabric: Fabric
+    views: FittingViews
+
+    @property
+    def segments(self) -> bool:
+        """Whether its parts are rows of a mask (LabelRows), and not Detections of the whole image."""
+        return getattr(self.recipe.task, "kind", None) == "segmentation"
+
+    def image(self, root: Path, name: str) -> Any:
+        """An image file as the network is shown it, (H, W, C), or what gives slices of one that is very large.
+
+        Raises DataError for a file that is broken, or has other bands or pixels than the run learns from.
+        """
+        source = FileSource(root, [name], self.recipe.data.pixel_rules(), NoCache())
+        check_images(source)
+        check_type(source, self.normalization)
+        return source.pixels(0, None)
+
+    @torch.inference_mode()
+    def parts(self, image: np.ndarray, *, probabilities: bool = False) -> Iterator[Any]:
+        """What the task says of an image (H, W, C), from the top: LabelRows or ProbabilityRows, or one Detections.
+
+        Raises TrainingError when memory runs out with one view at a time.
+        """
+        settle: Any = image_statistics if self.recipe.evaluation.statistics == "image" else as_it_is
+        task: Any = WithProbabilities(self.task) if probabilities else self.task
+
+        def settled(_: Any, look: Callable[[], None]) -> AbstractContextManager[None]:
+            made: AbstractContextManager[None] = settle(self.task, look)
+            return made
+
+        place = Place(self.fabric.device, self.recipe.trainer.channels_last)
+        parts_of = partial(predict, task, image, place=place, autocast=self.fabric.autocast, settle=settled)
+        yield from self.views.parts(parts_of, image.shape[:2])
+
+
+def load_predictor(
+    run: str | Path,
+    checkpoint: str = "best",
+    *,
+    data_dir: str | None = None,
+    data: Mapping[str, Any] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+    trainer: Mapping[str, Any] | None = None,
+) -> Predictor:
+    """The network of a run with the weights of a checkpoint: best, last, or a path.
+
+    The mappings are values of the run's settings that are to be others; None in them changes nothing. Raises
+    DataError for what is no run or checkpoint, ConfigError for wrong values.
+    """
+    run_dir = runs.existing_run(str(run))
+    kept = runs.load_config(run_dir)
+    views = {"window": None, "image_size": None, **(evaluation or {})}
+    given = OmegaConf.create(
+        {"data_dir": data_dir, "data": dict(data or {}), "evaluation": views, "trainer": dict(trainer or {})}
+    )
+    recipe = read_recipe(runs.with_given(kept.copy(), given))
+    path = runs.checkpoint_path(run_dir, checkpoint)
+    state = read(path)
+    classes = classes_of_run(run_dir, recipe.data)
+    made = normalization_of_run(run_dir, kept, recipe.data.shown_channels)
+    normalization = made or assumed(recipe.data, np.dtype(np.uint8))  # of a version that took 8-bit images alone
+    fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
+    task = make_task(recipe, classes.names, training=None, load_pretrained=False, normalization=normalization)
+    task.load_state_dict(weights(state))
+    move(task, recipe, fabric)
+    task.eval()
+    return Predictor(run_dir, path, recipe, classes, normalization, task, fabric, FittingViews(make_views(recipe)))

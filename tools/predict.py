@@ -1,0 +1,12 @@
+"""Predicts images with a run: `python tools/predict.py overrides...` is `hires predict overrides...`."""
+
+import os
+import sys
+
+# without this folder, whose profile.py would hide the one of Python
+sys.path = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
+
+from hires.cli import run_command  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(run_command("predict", sys.argv[1:]))
