@@ -40,7 +40,7 @@ def main() -> int:
     """
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        print(cli_help.overview(COMMANDS))
+        _show(cli_help.overview(COMMANDS))
         return 0
     if name == "--version":
         print(f"hires {__version__}")
@@ -66,7 +66,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         request = parse(name, arguments)
         cli_errors.check_overrides(request)
         if request.flags.help:
-            print(cli_help.command_help(request, COMMANDS[name]))
+            _show(cli_help.command_help(request, COMMANDS[name]))
             return 0
         sweep_dir = None
         if not (request.flags.shell_completion or request.flags.hydra_help):
@@ -113,7 +113,7 @@ class _Run:
 
     def _elsewhere(self, arguments: list[str], start: Callable[[], None]) -> int:
         assert self.sweep_dir is not None
-        cli_launchers.failures(self.sweep_dir)  # of an earlier sweep
+        cli_launchers.expect_failures(self.sweep_dir)
         print(f"The jobs write to {self.sweep_dir}")
         try:
             with _process(arguments, "1"), cli_launchers.explained():
@@ -204,6 +204,14 @@ def _report(error: Exception, message: str, code: int) -> int:
         traceback.print_exception(error)
     print(" ".join(message.split()), file=sys.stderr)
     return code
+
+
+def _show(text: str) -> None:
+    """Prints a text, of which the reader (`hires train --help | head`) need not want all."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still in the buffer
 
 
 def _complete(arguments: list[str]) -> int:

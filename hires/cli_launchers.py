@@ -14,7 +14,7 @@ import yaml
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from hires.cli_compose import Request
+from hires.cli_compose import Request, config_dir
 from hires.errors import ConfigError, HiresError, TrainingError
 from hires.instantiate import TARGET, no_such_key
 
@@ -22,6 +22,7 @@ GROUP = "hydra/launcher"
 _FAILED = ".failed"  # a folder in that of a sweep
 _PLUGIN = "hydra_plugins.hydra_submitit_launcher"
 _SLURM, _LOCAL = (f"{_PLUGIN}.submitit_launcher.{name}Launcher" for name in ("Slurm", "Local"))
+_FILES = {_SLURM: "submitit_slurm.yaml", _LOCAL: "submitit_local.yaml"}
 
 
 def check(cfg: DictConfig, request: Request) -> None:
@@ -33,9 +34,8 @@ def check(cfg: DictConfig, request: Request) -> None:
         raise ConfigError(
             f"{GROUP}: {option} needs the package hydra-submitit-launcher; pip install 'hires[slurm]' brings it"
         )
-    file = request.file(f"{GROUP}/{option}")
-    if file:
-        _check_keys(node, file)
+    if node[TARGET] in _FILES:
+        _check_keys(node, config_dir() / GROUP / _FILES[node[TARGET]])
     if request.flags.cfg or request.flags.info:
         return
     if not request.flags.multirun:
@@ -152,17 +152,24 @@ def as_override(folder: str) -> str:
     return f"hydra.sweep.dir='{quoted}'"
 
 
+def expect_failures(folder: str) -> None:
+    """Makes the place for what jobs that fail say, without what those of an earlier sweep said.
+
+    It is there before the jobs are, since network file systems remember for a while what they did not find.
+    """
+    shutil.rmtree(Path(folder) / _FAILED, ignore_errors=True)
+    (Path(folder) / _FAILED).mkdir(parents=True)
+
+
 def report_failure(folder: str, job: int, code: int, message: str) -> None:
     """Leaves what a job ended with to the process that started it. The first of a job's processes says it."""
-    path = Path(folder) / _FAILED / str(job)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+    with suppress(FileExistsError), (Path(folder) / _FAILED / str(job)).open("x", encoding="utf-8") as file:
         json.dump([code, message], file)
 
 
 def failures(folder: str) -> list[tuple[int, str]]:
     """Code and message of every job that failed, in order; they are taken away."""
-    paths = sorted((Path(folder) / _FAILED).glob("*"), key=lambda path: int(path.name))
+    paths = sorted((Path(folder) / _FAILED).iterdir(), key=lambda path: int(path.name))
     found = [tuple(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
     shutil.rmtree(Path(folder) / _FAILED, ignore_errors=True)
     return found

@@ -21,7 +21,8 @@ import os, subprocess, sys
 script = sys.argv[1]
 (tasks,) = [line.rpartition("=")[2].strip() for line in open(script) if "--ntasks-per-node=" in line]
 environment = dict(os.environ, SLURM_JOB_ID="42", SLURM_JOB_NAME="hires", SLURM_NNODES="1")
-environment.update(SLURM_JOB_NUM_NODES="1", SLURM_NTASKS=tasks, SLURM_JOB_NODELIST="127.0.0.1")
+environment.update(SLURM_JOB_NUM_NODES="1", SLURM_NTASKS=tasks, SLURM_NTASKS_PER_NODE=tasks)
+environment.update(SLURM_JOB_NODELIST="127.0.0.1", SLURM_NODELIST="127.0.0.1")
 folder = os.path.dirname(sys.argv[0])
 command = f"bash {script} > {folder}/log 2>&1; touch {folder}/ended"
 silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)  # submitit reads to the end of its pipes
@@ -109,6 +110,17 @@ def test_what_cannot_start_is_refused_in_a_line(
     hires: Hires, overrides: list[str], said: str, slurm: Path
 ) -> None:
     assert said in wrong(hires("train", *overrides))
+
+
+def test_a_launcher_of_ones_own_extends_ours(hires: Hires, tmp_path: Path) -> None:
+    file = tmp_path / "configs" / "hydra" / "launcher" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("defaults:\n  - submitit_slurm\n\npartition: gpu\n")
+    own = ["--config-dir", str(tmp_path / "configs"), "hydra/launcher=mine", "trainer.devices=2"]
+    code, out, error = hires("train", *own, "--cfg", "all", "-p", "hydra.launcher", "--resolve")
+    assert (code, error) == (0, "")
+    launcher = yaml.safe_load(out)
+    assert (launcher["partition"], launcher["tasks_per_node"]) == ("gpu", 2)
 
 
 def test_without_slurm(hires: Hires, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

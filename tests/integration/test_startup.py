@@ -85,3 +85,13 @@ def test_what_is_there_before_a_command_is_collected_later(hires, shapes_overrid
     assert code == 0, error
     assert gc.isenabled()
     assert gc.get_freeze_count() == frozen
+
+
+def test_help_of_which_only_the_beginning_is_read() -> None:
+    command = [sys.executable, "-c", "import sys; from hires.cli import main; sys.exit(main())", "train", "--help"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, text=True, **pipes
+    ) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == ("", 0)
