@@ -15,8 +15,8 @@ from omegaconf import DictConfig
 
 from hires import __version__, cli_check, cli_errors, cli_help, cli_launchers, cli_settings, instantiate
 from hires.cli_compose import Request, parse
-from hires.cli_imports import without_collections
 from hires.errors import ConfigError, HiresError
+from hires.imports import without_collections
 
 COMMANDS = {
     "train": "Train a model, or continue a stopped run.",

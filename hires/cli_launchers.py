@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from hires.cli_compose import Request, config_dir
@@ -101,9 +102,12 @@ def quiet() -> None:
 def key_problems(override: Override, request: Request) -> Iterator[str]:
     """What is wrong with a key below `hydra.`, of the launcher or another part that the overrides choose."""
     chosen = [text for text in request.overrides if text.lstrip("+").startswith("hydra/")]
-    node: Any = request.compose(chosen)
     parts = override.key_or_group.split(".")
     if override.is_add() or override.is_force_add():
+        return
+    try:
+        node: Any = request.compose(chosen)
+    except HydraException:  # what is wrong is the choice
         return
     for depth, part in enumerate(parts):
         if not OmegaConf.is_dict(node):

@@ -208,7 +208,7 @@ TOP = "allowed: allow_targets, augmentation, backbone, batch_size, data, data_di
             "++optimizer.arguments={gradient_checkpointing: true}",
             "optimizer.arguments: no such key; hires calls",
         ),
-        ("hydra.foo=1", "Could not override 'hydra.foo'; Key 'foo' not in 'HydraConf'"),
+        ("hydra.foo=1", "hydra.foo: no such key; allowed in hydra: callbacks, "),
         ("--foo", "--foo: no such flag; did you mean "),
         ("--config-dir=nope", "--config-dir: got nope, which is not a directory"),
         ("--cfg=jobb", "hires train: argument --cfg/-c: invalid choice: 'jobb'"),

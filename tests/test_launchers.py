@@ -100,6 +100,10 @@ def test_a_command_without_devices_is_one_task(hires: Hires) -> None:
         (["-m", SLURM, "hydra.swep.dir=x"], "did you mean hydra.sweep?"),
         (["-m", SLURM, "hydra.launcher.nodes=two"], "'two'"),
         (["-m", "hydra/launcher=submitit_slrm"], "did you mean hydra/launcher=submitit_slurm?"),
+        (
+            ["-m", "hydra/launcher=submitit_slrm", "hydra.launcher.qos=x"],
+            "did you mean hydra/launcher=submitit_slurm?",
+        ),
         ([SLURM], "add -m"),
         (["-m", SLURM, "trainer.devices=auto"], "trainer.devices: got auto"),
         (["-m", SLURM, "trainer.devices=4", "hydra.launcher.tasks_per_node=1"], "a task for each"),

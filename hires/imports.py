@@ -1,9 +1,13 @@
-"""Imports of the libraries that a command works with."""
+"""Imports of the libraries that a command works with.
+
+`python -m hires.imports MODULE ...` runs the `main` of a module that it imports so; it finds the rest in sys.argv.
+"""
 
 import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 
 @contextmanager
@@ -24,3 +28,9 @@ def without_collections() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+if __name__ == "__main__":
+    with without_collections():
+        module = import_module(sys.argv[1])
+    module.main()
