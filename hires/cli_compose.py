@@ -21,7 +21,6 @@ from omegaconf import DictConfig
 from hires.cli_quotes import quote_elements
 from hires.errors import ConfigError
 
-
 _NO_GROUPS = ("hydra", "launcher")
 """Folders of options of Hydra's own, and of files for programs that rent machines."""
 
