@@ -3,19 +3,21 @@
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from hires import __version__, cli_check, cli_errors, cli_help, cli_settings, instantiate
+from hires import __version__, cli_check, cli_errors, cli_help, cli_launchers, cli_settings, instantiate
 from hires.cli_compose import Request, parse
 from hires.cli_signals import ended_by_signals
 from hires.errors import ConfigError, HiresError, Interrupted
+from hires.imports import without_collections
 
 COMMANDS = {
     "train": "Train a model, or continue a stopped run.",
@@ -41,7 +43,7 @@ def main() -> int:
     """
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        print(cli_help.overview(COMMANDS))
+        _show(cli_help.overview(COMMANDS))
         return 0
     if name == "--version":
         print(f"hires {__version__}")
@@ -60,19 +62,21 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     """Runs one command with its overrides and flags. A bug's exception passes; all others end in a line."""
     # Segments that grow waste less of a device; torch reads this when it is imported.
     os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    cli_launchers.quiet()
     run: _Run | None = None
     request: Request | None = None
     try:
         request = parse(name, arguments)
         cli_errors.check_overrides(request)
         if request.flags.help:
-            print(cli_help.command_help(request, COMMANDS[name]))
+            _show(cli_help.command_help(request, COMMANDS[name]))
             return 0
         if any(text.startswith("run_config=") for text in request.overrides):
             request = import_module("hires.cli_repeat").loosened(request)
+        sweep_dir = None
         if not (request.flags.shell_completion or request.flags.hydra_help):
-            cli_check.check_hydra(request)
-        run = _Run(request)
+            sweep_dir = cli_launchers.sweep_dir(cli_check.check_hydra(request), request)
+        run = _Run(request, sweep_dir)
         with ended_by_signals():
             return run()
     except KeyboardInterrupt:
@@ -90,21 +94,42 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 
 class _Run:
-    """One call of hydra.main, which may run several jobs."""
+    """One call of hydra.main, which may run several jobs: those of `sweep_dir` by copies in other processes."""
 
-    def __init__(self, request: Request):
-        self.request = request
+    def __init__(self, request: Request, sweep_dir: str | None = None):
+        self.request, self.sweep_dir = request, sweep_dir
         self.argv, self.full_error = sys.argv, os.environ.get(_FULL_ERROR)
+        self.copied = False
         self.code = 0
         self.failed = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, copied=True)
+        cli_launchers.quiet()
 
     def __call__(self) -> int:
         start = hydra.main(
             version_base="1.3", config_path=str(self.request.folders[0]), config_name=self.request.config_name
         )
         # Hydra reads sys.argv and knows no command name; what it raises is explained by us.
-        with _process([self.argv[0], *self.request.arguments()], "1"):
+        arguments = [self.argv[0], *self.request.arguments()]
+        if self.sweep_dir is not None:
+            return self._elsewhere([*arguments, cli_launchers.as_override(self.sweep_dir)], start(self.job))
+        with _process(arguments, "1"):
             start(self.job)()
+        return self.code
+
+    def _elsewhere(self, arguments: list[str], start: Callable[[], None]) -> int:
+        assert self.sweep_dir is not None
+        cli_launchers.expect_failures(self.sweep_dir)
+        print(f"The jobs write to {self.sweep_dir}")
+        try:
+            with _process(arguments, "1"), cli_launchers.explained():
+                start()
+        finally:
+            for code, message in cli_launchers.failures(self.sweep_dir):
+                self.code = max(self.code, code)
+                print(message, file=sys.stderr)
         return self.code
 
     def job(self, cfg: DictConfig) -> None:
@@ -115,15 +140,26 @@ class _Run:
             except HiresError as error:
                 self._end(error, str(error), _code(error))
             except Exception as error:
-                if not _is_out_of_memory(error):
+                if _is_out_of_memory(error):
+                    self._end(error, cli_errors.out_of_memory(error), 1)
+                elif self.copied:
+                    traceback.print_exception(error)
+                    self._end(error, f"{type(error).__name__}: {error} (its traceback is in the job's log)", 1)
+                else:
                     self.failed = True
                     raise
-                self._end(error, cli_errors.out_of_memory(error), 1)
+            except BaseException as end:
+                if not self.copied or isinstance(end, SystemExit):
+                    raise
+                # A signal: no result is left, so that the launcher waits for the job where it is queued again.
+                raise SystemExit(getattr(end, "code", 130)) from None
 
     def _end(self, error: Exception, message: str, code: int) -> None:
         """Says how a job ended; the other jobs of a sweep go on."""
         job = f"job {HydraConfig.get().job.num}: " if self.request.flags.multirun else ""
         self.code = max(self.code, _report(error, f"{job}{message}", code))
+        if self.copied:
+            cli_launchers.report_failure(str(self.sweep_dir), HydraConfig.get().job.num, code, f"{job}{message}")
 
     def _work(self, cfg: DictConfig) -> None:
         if cfg.get("run_config"):
@@ -131,12 +167,14 @@ class _Run:
         cli_check.check(cfg, self.request)
         name = self.request.command
         settings = cli_settings.compose_settings(cfg, self.request) if name == "compare" else {}
-        instantiate.check(cfg, "", instantiate.allowed_on_command_line())
-        for setting, (_, composed) in settings.items():
-            with cli_settings.named(setting):
-                instantiate.check(composed, "", instantiate.allowed_on_command_line())
+        with without_collections():
+            instantiate.check(cfg, "", instantiate.allowed_on_command_line())
+            for setting, (_, composed) in settings.items():
+                with cli_settings.named(setting):
+                    instantiate.check(composed, "", instantiate.allowed_on_command_line())
+            module = import_module(MODULES.get(name, "hires.build"))
         arguments = (cfg, settings) if settings else (cfg,)
-        getattr(import_module(MODULES.get(name, "hires.build")), name.replace("-", "_"))(*arguments)
+        getattr(module, name.replace("-", "_"))(*arguments)
 
 
 @contextmanager
@@ -178,6 +216,14 @@ def _report(error: Exception, message: str, code: int) -> int:
     return code
 
 
+def _show(text: str) -> None:
+    """Prints a text, of which the reader (`hires train --help | head`) need not want all."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still in the buffer
+
+
 def _complete(arguments: list[str]) -> int:
     """Shell completion: hydra's script asks `hires -sc query=SHELL` with the line in COMP_LINE."""
     executable, *words = os.environ.get("COMP_LINE", "hires").split(" ")
@@ -190,4 +236,5 @@ def _complete(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # What launchers send to other processes is found there by the name of its module, which is not __main__.
+    sys.exit(import_module("hires.cli").main())

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from hires.cli_compose import Request
 from hires.cli_errors import readable
 from hires.cli_help import comments_of
+from hires.cli_launchers import check as check_launcher
 from hires.errors import ConfigError
 from hires.instantiate import ALLOWING, TARGET, allowed_on_command_line, missing_keys, unknown_key
 
@@ -47,10 +48,15 @@ def check(cfg: DictConfig, request: Request, node: Any = None) -> None:
     check_interpolations(cfg)
 
 
-def check_hydra(request: Request) -> None:
-    """Raises ConfigError if a file makes Hydra itself call or write something: callbacks, launchers, loggers."""
+def check_hydra(request: Request) -> DictConfig:
+    """The configuration without what is swept over, with hydra's node.
+
+    Raises ConfigError if a file makes Hydra itself call or write something: callbacks, launchers, loggers.
+    """
     plain_overrides = [o.input_line or "" for o in readable(request) if not o.is_sweep_override()]
-    node, shipped = request.compose(plain_overrides).hydra, request.compose([]).hydra
+    composed, shipped = request.compose(plain_overrides), request.compose([]).hydra
+    node = composed.hydra
+    check_launcher(composed, request)
     for part in ("job_logging", "hydra_logging"):
         if _resolved(node[part]) != _resolved(shipped[part]):
             raise ConfigError(f"hydra.{part}: cannot be changed, hires does its own logging")
@@ -59,6 +65,7 @@ def check_hydra(request: Request) -> None:
         for key, name in _called(_resolved(node[part]), f"hydra.{part}"):
             if not (HYDRA_OWN.fullmatch(str(name)) or str(name).startswith(trusted)):
                 raise ConfigError(f"{key}: {name!r} is not allowed; {ALLOWING}")
+    return composed
 
 
 def _resolved(node: Any) -> Any:

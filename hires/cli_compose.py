@@ -21,6 +21,9 @@ from omegaconf import DictConfig
 from hires.cli_quotes import quote_elements
 from hires.errors import ConfigError
 
+_NO_GROUPS = ("hydra", "launcher")
+"""Folders of options of Hydra's own, and of files for programs that rent machines."""
+
 
 def config_dir() -> Path:
     """The folder of the configs: inside the package when installed from a wheel, else the checkout's."""
@@ -88,7 +91,8 @@ class Request:
 
     def groups(self) -> dict[str, list[str]]:
         """Group: options. Files named `base` or `base_...` are parts of others, not options."""
-        folders = [path for root in self.folders if root.is_dir() for path in sorted(root.iterdir())]
+        roots = [root for root in self.folders if root.is_dir()]
+        folders = [path for root in roots for path in sorted(root.iterdir()) if path.name not in _NO_GROUPS]
         return {
             name: sorted({f.stem for p in folders if p.name == name for f in p.glob("*.yaml") if not _is_part(f)})
             for name in sorted({p.name for p in folders if p.is_dir()})

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from hires import cli_launchers
 from hires.cli_compose import Request
 from hires.errors import ConfigError
 from hires.instantiate import no_such_key
@@ -66,6 +67,8 @@ def problems(request: Request) -> Iterator[str]:
             yield f"{override.key_or_group}: is chosen already; leave out the +"
         if not chosen and not override.key_or_group.startswith("hydra"):
             yield from _key_problems(override, base)
+        if override.key_or_group.startswith("hydra."):
+            yield from cli_launchers.key_problems(override, request)
 
 
 def syntax(text: str) -> str:

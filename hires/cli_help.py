@@ -64,6 +64,7 @@ EXAMPLES = {
 
 FLAGS = (
     ("-m", "run once for every combination of comma-separated values"),
+    ("-m hydra/launcher=submitit_slurm", "the same, each run a job of SLURM; submitit_local: each a process here"),
     ("--config-dir DIR", "also look for options in DIR, for example DIR/experiment/mine.yaml"),
     ("--cfg job", "print the composed configuration instead of running (-p trainer: a part of it)"),
     ("--info defaults", "print which files it is composed of"),

@@ -1,4 +1,4 @@
-"""What a setting's training occupies: three steps in a process of its own, which runs this module."""
+"""What a setting's training occupies: three steps in a process of its own, which runs `main`."""
 
 import gc
 import json
@@ -72,7 +72,8 @@ def measure_memory(
         write_json(order, {"config": config, "examples": wanted, "live": live, "limit": limit, "steps": steps})
         allowing = [word for word in sys.argv[1:] if word.lstrip("+").startswith("allow_targets=")]
         # without -P, a file in the working directory could stand in for a library
-        command = [sys.executable, "-P", "-m", "hires.measured_memory", *allowing, str(order), str(peak)]
+        program = ["-P", "-m", "hires.imports", "hires.measured_memory"]
+        command = [sys.executable, *program, *allowing, str(order), str(peak)]
         done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return Measured(**json.loads(peak.read_text()))
@@ -172,7 +173,3 @@ def main() -> None:
     trial = trial_on_examples(cfg, examples, steps) if examples else trial_on_data(cfg, steps)
     limit = Limit(content["limit"], cfg.trainer.accelerator)
     write_json(peak, measured(trial, live=content["live"], limit=limit)._asdict())
-
-
-if __name__ == "__main__":
-    main()
