@@ -7,10 +7,11 @@ if TYPE_CHECKING:
     from hires.api import Run as Run
     from hires.api import load_run as load_run
     from hires.api import plan as plan
+    from hires.api import predict as predict
     from hires.api import train as train
 
 __version__ = "0.1.0"
-__all__ = ["Run", "load_run", "plan", "train"]
+__all__ = ["Run", "load_run", "plan", "predict", "train"]
 
 
 def __getattr__(name: str) -> Any:

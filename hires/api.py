@@ -5,7 +5,7 @@ raise ConfigError, unusable files DataError, both with the line that the command
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,6 +55,37 @@ def train(*overrides: str) -> Run:
     with _composed("train", overrides) as cfg:
         outcome = import_module("hires.build").train(cfg)
     return Run(Path(outcome["run_dir"]))
+
+
+def predict(
+    run: Run | str | Path,
+    source: str | Path | Sequence[str | Path],
+    *,
+    checkpoint: str = "best",
+    out: str | Path | None = None,
+    data: Mapping[str, Any] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+    trainer: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Writes what a run says of images, as `hires predict` does; returns what predict.json holds.
+
+    `source`: an image, a folder, a glob, a .txt list, or a list of paths. `settings` are those of `hires predict`
+    (`probabilities="uint8"`, `score=0.4`); the mappings are values of the run's settings that are to be others.
+    Images that failed are in the result, under `failures`.
+    """
+    prediction = import_module("hires.prediction")
+    outcome: dict[str, Any] = prediction.predict_images(
+        run.path if isinstance(run, Run) else run,
+        source,
+        checkpoint=checkpoint,
+        out=out,
+        settings=prediction.PredictionSettings(**settings),
+        data=data,
+        evaluation=evaluation,
+        trainer=trainer,
+    )
+    return outcome
 
 
 def plan(*overrides: str) -> MemoryPlan:

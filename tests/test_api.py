@@ -40,6 +40,9 @@ def test_a_run_is_trained_and_read_again(shapes, tmp_path):
     assert run.config.image_size == 64
     assert [record["step"] for record in run.metrics if record["kind"] == "train"] == [2]
     assert not HydraConfig.initialized()
+    done = hires.predict(run, shapes / "images" / "0.png", out=tmp_path / "out", overlays=False)
+    assert done["failures"] == []
+    assert len(list((tmp_path / "out" / "masks").iterdir())) == 1
 
 
 def test_an_unfinished_run_has_no_result(shapes, tmp_path):
