@@ -31,6 +31,7 @@ from hires.plans import enforced, planned, searches
 from hires.preparation import Surroundings, prepare, save_plan
 from hires.recipe import Recipe, check_share, read_recipe
 from hires.run_statistics import normalization_of_run, save_normalization
+from hires.sharding import check_sharding, shard_learner
 from hires.wiring import make_evaluation
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     log_to(console, None)
     cfg, resumed = runs.continued(cfg)
     recipe = read_recipe(cfg)
+    check_sharding(recipe)
     if recipe.processes > 1:
         check_share(recipe)
     fabric, ranks = launch(recipe.trainer)
@@ -86,6 +88,8 @@ def _train(
     around = Surroundings(run_dir, console, ranks, fabric, gauge, begun, normalization)
     learner, display, trainer, batches, ladder = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
     ranks.spread(learner.task, learner.average.module)
+    if recipe.sharded:
+        ranks.together(lambda: shard_learner(recipe, learner, ladder.plan))
     if ranks.main:
         save_normalization(normalization, run_dir)
         runs.save_config(cfg, run_dir)  # only now is the directory a run: whatever was wrong has been said

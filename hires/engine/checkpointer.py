@@ -32,7 +32,8 @@ class Checkpointer:
     """Writes and reads the state of `parts` below a folder; random states travel along.
 
     A checkpoint may lack what is `optional`, which then stays as it is. Of several processes all save and load at
-    the same time; the main one writes its parts, and the random states of all. `level` first gives the others what
+    the same time; the main one writes its parts, and the random states of all. Of parts whose attribute
+    `collective` is true all processes ask for the state at the same time. `level` first gives the others what
     the main one has.
     """
 
@@ -54,9 +55,13 @@ class Checkpointer:
         """Writes one file for each name (`last`, `best`): `<folder>/<name>.pt`, whole or not at all."""
         self.level()
         own, *others = self.ranks.gather(random_state())
+        state: dict[str, Any] = {
+            name: part.state_dict()
+            for name, part in self.parts.items()
+            if self.ranks.main or getattr(part, "collective", False)
+        }
         if not self.ranks.main:
             return
-        state: dict[str, Any] = {name: part.state_dict() for name, part in self.parts.items()}
         state |= {"format": FORMAT, "random": own}
         if others:
             state[_OTHERS] = others
