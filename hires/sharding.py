@@ -1,15 +1,14 @@
-"""Trainings with trainer.strategy=fsdp2: what they cannot do, and which modules are split by themselves."""
+"""Trainings with trainer.strategy=fsdp2: what they cannot do, and which modules are split together."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-
-from torch import nn
+from typing import Any
 
 from hires.engine.sharded import ShardedAverage, shard_task
 from hires.engine.sharded_optimizer import check_optimizer, shard_optimizer
 from hires.interfaces import ConfigError, MemoryPlan
 from hires.learner import Learner
-from hires.memory.policies import KEY, parse_policy
+from hires.memory.policies import KEY, Policies, parse_policy, policies_of, segments_of
 from hires.memory.units import find_units
 from hires.recipe import Recipe
 
@@ -20,8 +19,8 @@ NOTE = (
 )
 _WITH = "with trainer.strategy=fsdp2"
 _WHOLE = ("head", "loss")
-"""Stages that are not split by themselves: what runs in them may depend on the sample, and every process must come
-to the same exchanges."""
+"""Stages that are split with the rest, and whole in all of a step: what runs in them may depend on the sample, and
+every process must come to the same exchanges."""
 
 
 def check_sharding(recipe: Recipe) -> None:
@@ -48,7 +47,7 @@ def check_sharding(recipe: Recipe) -> None:
 def _check_policies(policies: Mapping[str, str]) -> None:
     for unit, text in policies.items():
         policy = parse_policy(text)
-        if policy.kind == "offload" or policy.together != 1:
+        if policy.kind == "offload":
             key = f"{KEY}.{unit}".rstrip(".")
             raise ConfigError(f"{key}: got {text}, allowed {_WITH}: none, selective, full")
 
@@ -64,16 +63,18 @@ def shard_learner(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> None:
     settings = replace(recipe.optimizer, layer_decay=None)  # which asks for the layers of a backbone
     check_optimizer(settings.name, settings.build, device)
     before = dict(task.named_parameters())
-    shard_task(task, split_modules(task), device)
+    shard_task(task, groups(task, plan.policies), device)
     after = dict(task.named_parameters())
     shard_optimizer(learner.optimizer.optimizer, {before[name]: after[name] for name in before})
     average.shard()
 
 
-def split_modules(task: nn.Module) -> Iterable[str]:
-    """Of each unit the module with most weights, in order; its other modules are small."""
-    for unit in find_units(task, task.stages()):  # type: ignore[operator]
-        sizes = {name: sum(p.numel() for p in task.get_submodule(name).parameters()) for name in unit.modules}
-        name = max(sizes, key=lambda name: sizes[name])
-        if unit.stage not in _WHOLE and sizes[name]:
-            yield name
+def groups(task: Any, policies: Policies) -> list[list[str]]:
+    """The modules that are whole at the same time, by name: of a unit, or of units that are run again together."""
+    units = find_units(task, task.stages())
+    segments = segments_of(policies_of(policies, units), units)
+    found: dict[str, list[str]] = {}
+    for unit in units:
+        if unit.stage not in _WHOLE:
+            found.setdefault(segments[unit.name], []).extend(unit.modules)
+    return [names for names in found.values() if any([*task.get_submodule(name).parameters()] for name in names)]

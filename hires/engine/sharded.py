@@ -6,7 +6,7 @@ optimizer and averaged weights are DTensors of the parts that this process has.
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -53,11 +53,11 @@ def is_split(module: nn.Module) -> bool:
     return isinstance(module, FSDPModule)
 
 
-def shard_task(task: nn.Module, names: Iterable[str], device: torch.device) -> None:
+def shard_task(task: nn.Module, groups: Iterable[Sequence[str]], device: torch.device) -> None:
     """Splits the parameters of a task over all processes, in place.
 
-    The modules of these `names` are made whole one at a time while they run, forward and backward; what is not in
-    them is whole from the beginning of a forward to the end of its backward. Gradients are summed, not averaged.
+    The modules of a group, by name, are made whole together while they run, forward and backward; what is in no
+    group is whole from the beginning of a forward to the end of its backward. Gradients are summed, not averaged.
     Raises ConfigError for parameters that are single numbers.
     """
     for name, parameter in task.named_parameters():
@@ -69,10 +69,10 @@ def shard_task(task: nn.Module, names: Iterable[str], device: torch.device) -> N
         parameter.data = parameter.data.contiguous()  # in whatever memory format: FSDP takes no other
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     shared = _shared(task)
-    for name in names:
-        module = task.get_submodule(name)
-        if not shared.intersection(module.parameters()):
-            fully_shard(module, mesh=mesh)
+    for names in groups:
+        modules = [task.get_submodule(name) for name in names]
+        if not any(shared.intersection(module.parameters()) for module in modules):
+            fully_shard(modules, mesh=mesh)
     fully_shard(task, mesh=mesh)
     for module in task.modules():
         if isinstance(module, FSDPModule):

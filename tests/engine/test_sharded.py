@@ -16,27 +16,40 @@ from hires.engine.step import train_step
 from hires.interfaces import ConfigError, LostProcess, Sample, TrainingError
 from hires.memory.checkpointing import apply_policies
 from hires.memory.units import find_units
-from hires.sharding import split_modules
+from hires.sharding import groups
 from tests.engine.test_distributed_steps import Branches, close
 from tests.processes import in_processes
 from tests.recovering import CPU, CUDA, make_samples, make_task, same, seed
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
 CPU_DEVICE = torch.device("cpu")
+MOMENTUM = partial(torch.optim.SGD, momentum=0.9)  # Adam would make much of what is nearly zero
 
 
 class Trained:
     """A task after a few steps on samples in micro-batches of `micro`, of which each process has a share."""
 
-    def __init__(self, task, samples, ranks=None, *, steps=2, micro=1, precision="32-true", names=None, lr=1e-2):
+    def __init__(
+        self,
+        task,
+        samples,
+        ranks=None,
+        *,
+        steps=2,
+        micro=1,
+        precision="32-true",
+        names=None,
+        kind=torch.optim.AdamW,
+        policies="none",
+    ):
         self.task, share = task, {}
         fabric = make_fabric("cpu", precision)
         self.average = make_average(task, 0.9)
-        optimizer = torch.optim.AdamW(task.parameters(), lr=lr, weight_decay=0.5)
+        optimizer = kind(task.parameters(), lr=1e-2, weight_decay=0.5)
         if ranks:
             self.average = ShardedAverage(self.average, task)
             before = dict(task.named_parameters())
-            shard_task(task, split_modules(task) if names is None else names, CPU_DEVICE)
+            shard_task(task, groups(task, policies) if names is None else names, CPU_DEVICE)
             after = dict(task.named_parameters())
             shard_optimizer(optimizer, {before[name]: after[name] for name in before})
             self.average.shard()
@@ -58,22 +71,22 @@ def test_two_processes_do_what_one_does_and_keep_half_each():
     def check(group):
         samples = make_samples(make_task("group", 0.0), 64)[:5]
         with group.joined() as ranks:
-            found = Trained(make_task("group", 0.0), samples, ranks)
+            found = Trained(make_task("group", 0.0), samples, ranks, kind=MOMENTUM)
             kept = sum(parameter.to_local().numel() for parameter in found.task.parameters())
             with found.average.whole() as module:
                 weights = {name: value.clone() for name, value in module.state_dict().items()}
                 assert not module.training
             assert all(parameter.numel() == 0 for parameter in found.average.module.parameters())
-        expected = Trained(make_task("group", 0.0), samples, micro=2)
+        expected = Trained(make_task("group", 0.0), samples, micro=2, kind=MOMENTUM)
         assert kept < 0.51 * sum(p.numel() for p in expected.task.parameters())
         close(found.losses, expected.losses)
         for part in ("task", "ema"):
-            close(found.state[part], expected.state[part], 1e-4)
+            close(found.state[part], expected.state[part])
             assert [*found.state[part]] == [*expected.state[part]]
         same(weights, dict(found.state["ema"]))
         moments = [run.state["optimizer"]["state"] for run in (found, expected)]
         for mine, theirs in zip(*(state.values() for state in moments), strict=True):
-            close(mine, theirs, 1e-3)
+            close(mine, theirs, 1e-4)
 
     in_processes(2, check)
 
@@ -85,14 +98,15 @@ def test_policies_give_the_same_bits():
         samples = make_samples(make_task("batch", 0.0), 64)[:5]
         with group.joined() as ranks:
             states = []
-            for policy in ("none", "selective", "full"):
+            for policy in ("none", "selective", "full", "full@stage", "full@2"):
                 task = make_task("batch", 0.3)
                 apply_policies(task, find_units(task, task.stages()), policy)
-                states.append(Trained(task, samples, ranks, precision="bf16-mixed", micro=2).state)
-            same(states[1], states[0])
-            same(states[2], states[0])
-            counts = [v for name, v in states[0]["task"].items() if name.endswith("num_batches_tracked")]
-            assert set(counts) == {torch.tensor(4 if ranks.rank == 0 else 2)}
+                how = {"precision": "bf16-mixed", "micro": 2, "policies": policy}
+                states.append(Trained(task, samples, ranks, **how).state)
+            for state in states[1:]:
+                same(state, states[0])
+            counts = [int(v) for name, v in states[0]["task"].items() if name.endswith("num_batches_tracked")]
+            assert set(counts) == {4 if ranks.rank == 0 else 2}
 
     in_processes(2, check)
 
