@@ -35,7 +35,7 @@ def check_sharding(recipe: Recipe) -> None:
         raise ConfigError(f"trainer.precision: got 16-mixed, allowed {_WITH}: 32-true, bf16-mixed")
     if recipe.trainer.compile:
         raise ConfigError(f"trainer.compile: got true, allowed {_WITH}: false")
-    if recipe.to_be_planned:
+    if recipe.to_be_planned and not recipe.memory.plan:
         raise ConfigError(
             f"memory: `auto` and memory.maximize are for processes that keep all parameters; {_WITH} give "
             "micro_batch_size, image_size and memory.activation_checkpointing"
