@@ -19,6 +19,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from hires.engine.ema import Averaged, NoAverage
+from hires.engine.ranks import talking
 from hires.interfaces import ConfigError
 from hires.ops.nested import map_leaves
 
@@ -30,7 +31,7 @@ class Reached:
     """
 
     def __init__(self, task: nn.Module):
-        self._watched: set[str] = set()
+        self._unseen = {name for name, parameter in task.named_parameters() if parameter.requires_grad}
         self._reached: set[str] = set()
         for name, module in task.named_modules():
             if is_split(module):
@@ -42,9 +43,11 @@ class Reached:
 
     def _watch(self, prefix: str, module: nn.Module, _: Any) -> None:
         """While a module runs its parameters are whole; they are the same objects every time."""
+        if not self._unseen:
+            return
         for name, parameter in module.named_parameters(prefix=prefix):
-            if name not in self._watched and parameter.requires_grad and not isinstance(parameter, DTensor):
-                self._watched.add(name)
+            if name in self._unseen and not isinstance(parameter, DTensor):
+                self._unseen.remove(name)
                 parameter.register_post_accumulate_grad_hook(lambda _, name=name: self._reached.add(name))
 
 
@@ -119,7 +122,8 @@ class Gathered:
         return self._part.load_state_dict(state)
 
     def _whole(self, split: DTensor) -> Tensor | None:
-        whole = split.full_tensor()
+        with talking():
+            whole = split.full_tensor()
         return whole.cpu() if self._main else None
 
 
@@ -186,7 +190,8 @@ class ShardedAverage:
     def _fill(self) -> None:
         parts: dict[str, Any] = self._parts or dict(self._task.named_parameters())
         for name, parameter in self.module.named_parameters():
-            full = parts[name].full_tensor()
+            with talking():
+                full = parts[name].full_tensor()
             parameter.data = full.new_empty_strided(full.shape, self._strides[name]).copy_(full)
         if not self._parts:
             for own, other in zip(self.module.buffers(), self._task.buffers(), strict=True):
