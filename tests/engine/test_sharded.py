@@ -13,12 +13,14 @@ from hires.engine.sharded import Gathered, ShardedAverage, shard_task
 from hires.engine.sharded_optimizer import check_optimizer, shard_optimizer
 from hires.engine.sharded_share import ShardedShare
 from hires.engine.step import train_step
-from hires.interfaces import ConfigError, LostProcess, Sample, TrainingError
+from hires.interfaces import ConfigError, DataLimits, LostProcess, Sample, TrainingError
+from hires.learner import make_task as make_task_of
 from hires.memory.checkpointing import apply_policies
 from hires.memory.units import find_units
 from hires.sharding import groups
 from tests.engine.test_distributed_steps import Branches, close
 from tests.processes import in_processes
+from tests.recipes import small_recipe
 from tests.recovering import CPU, CUDA, make_samples, make_task, same, seed
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
@@ -171,3 +173,38 @@ def test_single_numbers_are_refused():
     task.scale = torch.nn.Parameter(torch.tensor(1.0))
     with pytest.raises(ConfigError, match="fsdp2, which cannot split scale, a single number"):
         shard_task(task, (), CPU_DEVICE)
+
+
+@pytest.mark.slow
+def test_networks_of_all_kinds():
+    """Whoever calls their modules; two-stage detectors draw at random what they learn from."""
+    networks = [
+        ("model=unet", "test_resnet"),
+        ("model=upernet", "test_vit"),
+        ("model=deeplabv3plus", "test_efficientnet"),
+        ("model=segformer", "test_convnext"),
+        ("model=retinanet", "test_resnet"),
+        ("model=mask_rcnn", "test_resnet"),
+    ]
+
+    def check(group):
+        for model, backbone in networks:
+            recipe = small_recipe(model, f"backbone.name={backbone}", "model.norm=group")
+
+            def make(recipe=recipe):
+                torch.manual_seed(0)
+                return make_task_of(recipe, ("a", "b", "c"), training=None, load_pretrained=False)
+
+            batch = make().example_batch(4, (128, 128), DataLimits(max_objects=3))
+            samples = [Sample(*pair, "") for pair in zip(batch.images, batch.targets, strict=True)]
+            with group.joined() as ranks:
+                task = make()
+                apply_policies(task, find_units(task, task.stages()), "full")
+                found = Trained(task, samples, ranks, steps=1, kind=MOMENTUM, policies="full")
+            expected = Trained(make(), samples, steps=1, micro=2, kind=MOMENTUM)
+            assert all(value.isfinite() for value in found.losses.values())
+            if model != "model=mask_rcnn":
+                close(found.losses, expected.losses)
+                close(found.state["task"], expected.state["task"], 1e-3)  # biases were zero
+
+    in_processes(2, check)
