@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 import torch.distributed as dist
+from torch.nn.modules.dropout import _DropoutNd
 
 from hires.engine.ema import make_average
 from hires.engine.fabric import make_fabric
@@ -193,7 +194,11 @@ def test_networks_of_all_kinds():
 
             def make(recipe=recipe):
                 torch.manual_seed(0)
-                return make_task_of(recipe, ("a", "b", "c"), training=None, load_pretrained=False)
+                task = make_task_of(recipe, ("a", "b", "c"), training=None, load_pretrained=False)
+                for module in task.modules():
+                    if isinstance(module, _DropoutNd):
+                        module.p = 0.0
+                return task
 
             batch = make().example_batch(4, (128, 128), DataLimits(max_objects=3))
             samples = [Sample(*pair, "") for pair in zip(batch.images, batch.targets, strict=True)]
