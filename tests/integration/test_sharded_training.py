@@ -143,3 +143,9 @@ def test_what_cannot_be_split_is_refused(overrides, tmp_path, capsys, more, mess
     assert run_command("train", [*overrides, *TWO, *more, f"run_dir={tmp_path / 'run'}"]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_plans_for_split_parameters_are_not_searched_for(capsys, tmp_path):
+    how = ["model.num_classes=3", "backbone.pretrained=false", *TWO, f"run_dir={tmp_path / 'run'}"]
+    assert run_command("autobatch", how) == 2
+    assert "memory: `auto` and memory.maximize are for processes that keep all" in capsys.readouterr().err
