@@ -46,6 +46,9 @@ def with_rungs(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> MemoryPlan
     if recipe.synchronized and recipe.processes > 1:
         log.info("model.norm=sync: a lack of memory ends the training, since processes wait for all in each layer")
         return replace(plan, rungs=())
+    if recipe.sharded:
+        log.info("trainer.strategy=fsdp2: a lack of memory in one process ends the training of all")
+        return replace(plan, rungs=())
     if plan.rungs or plan.policies:  # one that was found, perhaps on its last rung
         return plan
     task = learner.task

@@ -16,6 +16,7 @@ from hires.memory.search import Found
 from hires.planning import Planner
 from hires.plans import PLAN, find_plan, plan_text
 from hires.recipe import read_recipe
+from hires.sharding import check_sharding
 from hires.visualize.search import page, table
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ def autobatch(cfg: DictConfig) -> dict[str, Any]:
     console = Terminal()
     log_to(console, None)
     recipe = read_recipe(cfg)
+    check_sharding(recipe)
     runs.check_run_dir(cfg.run_dir)
     plan, planner, notes = find_plan(cfg, recipe)
     run_dir = runs.new_run_dir(cfg.run_dir, "autobatch")  # only now: whatever was wrong has been said

@@ -36,6 +36,7 @@ from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
 from hires.run_classes import save_classes
 from hires.run_statistics import normalization_of_run, save_normalization
+from hires.sharding import check_sharding, shard_learner
 from hires.wiring import make_evaluation
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     log_to(console, None)
     cfg, resumed = runs.continued(cfg)
     recipe = read_recipe(cfg)
+    check_sharding(recipe)
     if recipe.processes > 1:
         check_share(recipe)
     fabric, ranks = launch(recipe.trainer)
@@ -100,6 +102,8 @@ def _train(
     prepared = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
     learner, display, trainer, batches, ladder, sources = prepared
     ranks.spread(learner.task, learner.average.module)
+    if recipe.sharded:
+        ranks.together(lambda: shard_learner(recipe, learner, ladder.plan))
     if ranks.main:
         save_normalization(normalization, run_dir)
         save_classes(source, run_dir)

@@ -14,6 +14,7 @@ from hires.engine.optimizer import ResumableOptimizer
 from hires.engine.progress import Progress
 from hires.engine.ranks import Alone, Ranks
 from hires.engine.recovery import Ladder
+from hires.engine.sharded import Gathered, ShardedAverage
 from hires.interfaces import ConfigError, ImageSource, Normalization
 from hires.ops.random_state import seed_everything
 from hires.recipe import Recipe, check_multiple
@@ -68,7 +69,7 @@ class Learner:
     def checkpointer(
         self, folder: Path, ladder: Ladder, ranks: Ranks = _ALONE, journal: Stateful | None = None
     ) -> Checkpointer:
-        parts = {
+        parts: dict[str, Any] = {
             "task": self.task,
             "ema": self.average,
             "optimizer": ResumableOptimizer(self.optimizer),
@@ -77,6 +78,8 @@ class Learner:
             "plan": ladder,
             **({"journal": journal} if journal else {}),
         }
+        if isinstance(self.average, ShardedAverage):
+            parts |= {name: Gathered(parts[name], ranks.main) for name in ("task", "ema", "optimizer")}
         return Checkpointer(folder, parts, ["plan", "journal"], ranks, partial(self.level, ranks))
 
 
@@ -96,6 +99,8 @@ def make_learner_of(recipe: Recipe, fabric: Fabric, task: Any) -> Learner:
     """A learner of a task, which moves to the device, before its first step."""
     move(task, recipe, fabric)
     average = make_average(task, recipe.trainer.ema_decay)
+    if recipe.sharded:
+        average = ShardedAverage(average, task)
     optimizer = fabric.setup_optimizers(recipe.optimizer.build(task))
     return Learner(fabric, task, average, optimizer, Progress())
 

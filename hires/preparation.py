@@ -172,6 +172,7 @@ def _validation(
 
     def validate() -> dict[str, float]:
         learner.level(ranks)
-        return evaluation(learner.average.module)
+        with learner.average.whole() as task:
+            return evaluation(task)
 
     return validate

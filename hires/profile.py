@@ -21,6 +21,7 @@ from hires.memory.profile import MemoryProfile
 from hires.memory.report import sampled, unit_rows, verdict
 from hires.planning import budget_of
 from hires.recipe import Recipe, of_one_process, read_recipe
+from hires.sharding import NOTE, check_sharding
 from hires.simulated_training import SimulatedTraining, device_of
 from hires.visualize.memory import page, table
 
@@ -38,6 +39,7 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     log_to(console, None)
     recipe = read_recipe(cfg)
     recipe.given_plan()  # what is wrong with it is said before the work
+    check_sharding(recipe)
     device = device_of(recipe)
     examples, notes = examples_of(recipe)
     training = SimulatedTraining(recipe, examples, device)
@@ -49,7 +51,7 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
         "run_dir": str(run_dir),
         "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
         **found,
-        "notes": [*notes, *_notes(recipe, device)],
+        "notes": [*notes, *_notes(recipe, device), *([NOTE] if recipe.sharded else [])],
     }
     write_json(run_dir / RESULT, outcome)
     write_text(run_dir / PAGE, page(outcome))

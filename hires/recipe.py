@@ -87,6 +87,11 @@ class Recipe:
         return getattr(self.model, "norm", None) == "sync"
 
     @property
+    def sharded(self) -> bool:
+        """Whether processes keep a part of the parameters each."""
+        return self.trainer.strategy == "fsdp2" and self.processes > 1
+
+    @property
     def micro_batch_size(self) -> int:
         """Samples in one forward and backward; all that a process has of the batch if nothing is said."""
         micro = self.top.micro_batch_size

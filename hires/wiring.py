@@ -15,6 +15,7 @@ from hires.engine.fabric import Place
 from hires.engine.nonfinite import Guard
 from hires.engine.ranks import Alone, Ranks, Several
 from hires.engine.recovery import Ladder, Recovering
+from hires.engine.sharded_share import ShardedShare
 from hires.engine.share import OfSeveral
 from hires.engine.step import Guarding, Share, Trust, Updater, Whole, train_step
 from hires.engine.stopping import Stopping
@@ -47,6 +48,8 @@ def make_update(
     schedule = recipe.scheduler.build(optimizer.optimizer, max_steps)
     schedule.step_update(learner.progress.step)
     share: Share = OfSeveral(ranks, optimizer.optimizer) if isinstance(ranks, Several) else Whole()
+    if isinstance(ranks, Several) and recipe.sharded:
+        share = ShardedShare(ranks, learner.task)
     step = Recovering(
         make_step(recipe, learner, share, guard),
         ladder,

@@ -61,7 +61,7 @@ def test_a_plan_is_that_of_a_process():
             ["batch_size=5", "micro_batch_size=4"],
             "micro_batch_size: got 4, allowed: at most 3, the share of one of 2",
         ),
-        (["trainer.strategy=fsdp2"], "trainer.strategy: got 'fsdp2', allowed: auto, ddp"),
+        (["trainer.strategy=fsdp"], "trainer.strategy: got 'fsdp', allowed: auto, ddp, fsdp2"),
     ],
 )
 def test_mistakes(overrides, message):

@@ -36,7 +36,8 @@ class Checkpointer:
     """Writes and reads the state of `parts` below a folder; random states travel along.
 
     A checkpoint may lack what is `optional`, which then stays as it is. Of several processes all save and load at
-    the same time; the main one writes its parts, and the random states of all. `level` first gives the others what
+    the same time; the main one writes its parts, and the random states of all. Of parts whose attribute
+    `collective` is true all processes ask for the state at the same time. `level` first gives the others what
     the main one has.
     """
 

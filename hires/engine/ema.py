@@ -1,5 +1,6 @@
 """Averaged weights that are evaluated instead of the trained ones."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from timm.utils import ModelEmaV3
@@ -11,9 +12,15 @@ class Averaged(Protocol):
 
     @property
     def module(self) -> nn.Module:
-        """The task to evaluate."""
+        """The task to evaluate; it may have all its weights only in `whole`."""
+
+    def whole(self) -> AbstractContextManager[nn.Module]:
+        """The task to evaluate, with all its weights for as long as this lasts."""
 
     def update(self, task: nn.Module, step: int) -> None: ...
+
+    def decay(self, step: int) -> float | None:
+        """Share of the average that stays in this step; None: there is no average."""
 
     def state_dict(self) -> dict[str, Any] | None: ...
 
@@ -25,6 +32,12 @@ class NoAverage:
 
     def __init__(self, task: nn.Module):
         self.module = task
+
+    def whole(self) -> AbstractContextManager[nn.Module]:
+        return nullcontext(self.module)
+
+    def decay(self, step: int) -> None:
+        return None
 
     def update(self, task: nn.Module, step: int) -> None:
         pass
@@ -46,6 +59,12 @@ class ExponentialAverage:
     @property
     def module(self) -> nn.Module:
         return self._average.module
+
+    def whole(self) -> AbstractContextManager[nn.Module]:
+        return nullcontext(self.module)
+
+    def decay(self, step: int) -> float:
+        return self._average.get_decay(step)
 
     def update(self, task: nn.Module, step: int) -> None:
         self._average.update(task, step=step)

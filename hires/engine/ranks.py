@@ -213,10 +213,16 @@ def talking() -> Iterator[None]:
         yield
         return
     except (RuntimeError, MemoryError) as error:  # of the latter no process may make a lack of its own
-        line = next(iter(str(error).splitlines()), "")
-        reason = line.rpartition("cc:")[2].partition("] ")[2] or line  # without where in the library
-    raise LostProcess(
+        ended = lost(error)
+    raise ended from None  # which hides that memory may have run out in it: nobody could go on from there
+
+
+def lost(error: BaseException) -> LostProcess:
+    """What an exchange that failed means, in one line."""
+    line = next(iter(str(error).splitlines()), "")
+    reason = line.rpartition("cc:")[2].partition("] ")[2] or line  # without where in the library
+    return LostProcess(
         "the training cannot go on: one of its processes has ended or cannot be reached "
         f"({reason.partition('. ')[0]}); if it said why, that stands above; resume=RUN goes on from the last "
         "checkpoint"
-    ) from None  # which hides that memory may have run out in it: nobody could go on from there
+    )

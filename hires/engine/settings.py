@@ -21,7 +21,7 @@ class TrainerSettings(Settings):
     accelerator: Accelerator = "auto"
     devices: Literal["auto"] | Count = 1  # of a machine
     num_nodes: Count = 1
-    strategy: Literal["auto", "ddp"] = "auto"
+    strategy: Literal["auto", "ddp", "fsdp2"] = "auto"
     timeout: Count = 60  # minutes
     clip_grad_norm: Annotated[float, Bounds(0)] | None = None
     ema_decay: Annotated[float, Bounds(0, 1)] | None = None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hires.engine.progress import Progress
+from hires.engine.undo import BufferCopies
 from hires.interfaces import Batch, Sample, Task
 
 Losses = dict[str, Tensor]
@@ -32,9 +33,9 @@ class Share(Protocol):
     def normalizers(self, count: Callable[[], Normalizers]) -> Normalizers:
         """Those of the whole optimizer batch; `count` gives those of this process's samples."""
 
-    def losses(self, accumulate: Callable[[], Losses]) -> Losses:
+    def losses(self, accumulate: Callable[..., Losses]) -> Losses:
         """Those of the whole batch; `accumulate` leaves the gradients of this process's samples, which then are
-        those of the whole batch."""
+        those of the whole batch; it may be told `rounds`."""
 
     def update(self, clip: Callable[[], Any], step: Callable[[], Any]) -> None:
         """Clips the gradients and changes the parameters."""
@@ -133,14 +134,18 @@ def accumulate(
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     backward: Callable[[Tensor], Any] = torch.Tensor.backward,
     whole: Normalizers | None = None,
+    rounds: Callable[[int], int] = lambda count: count,
 ) -> Losses:
     """Adds the gradients of one optimizer batch, micro-batch by micro-batch; arguments as in `train_step`.
 
-    `whole` are the normalizers of the optimizer batch, if it has more samples than these.
+    `whole` are the normalizers of the optimizer batch, if it has more samples than these. `rounds` says, for the
+    number of micro-batches, how many forwards and backwards there have to be; those beyond add nothing.
     """
     normalizers: Normalizers | None = None
     whole = whole or task.normalizers([sample.target for sample in samples])
     totals: Losses = {}
+    count = -(-len(samples) // micro_batch_size)
+    idle_rounds = rounds(count) - count  # asked before the first, since processes wait for each other in each
     for micro_batch in micro_batches(samples, micro_batch_size):
         batch = place(micro_batch)
         normalizers = normalizers or {name: n.to(batch.images.device) for name, n in whole.items()}
@@ -150,7 +155,25 @@ def accumulate(
         backward(loss)
         for name, value in losses.items():
             totals[name] = totals[name] + value.detach() if name in totals else value.detach()
+    for _ in range(idle_rounds):
+        idle(task, place(collate(samples[:micro_batch_size])), normalizers or {}, autocast, backward)
     return totals
+
+
+def idle(
+    task: Any,
+    batch: Batch,
+    normalizers: Normalizers,
+    autocast: Callable[[], AbstractContextManager[Any]],
+    backward: Callable[[Tensor], Any],
+) -> None:
+    """A forward and backward that change nothing: all gradients are zeros, and buffers stay as they are."""
+    buffers = BufferCopies(task)
+    buffers.note()
+    with autocast():
+        loss = torch.stack(list(task(batch, normalizers).values())).sum()
+    backward(0 * loss)
+    buffers.restore()
 
 
 def micro_batches(samples: list[Sample], size: int) -> Iterator[Batch]:
