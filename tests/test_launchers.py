@@ -84,6 +84,7 @@ def test_slurm_is_asked_for_what_the_training_needs(hires: Hires) -> None:
     launcher = yaml.safe_load(out)
     asked = {key: launcher[key] for key in ("nodes", "tasks_per_node", "gpus_per_node", "timeout_min")}
     assert asked == {"nodes": 2, "tasks_per_node": 4, "gpus_per_node": 4, "timeout_min": 90}
+    assert launcher["name"] == "hires-train"
     assert launcher["additional_parameters"] == {"signal": "USR1@120", "requeue": True}
 
 
