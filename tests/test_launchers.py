@@ -177,3 +177,13 @@ def test_tasks_of_slurm_train_together(hires: Hires, sweep: list[str], tmp_path:
     assert code == 0, error + (slurm / "log").read_text()
     assert results(tmp_path / "sweep") == {"0": 2}
     assert "2 processes, 2 of them here" in (tmp_path / "sweep" / "0" / "train.log").read_text()
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_job_by_job(hires: Hires, sweep: list[str], tmp_path: Path) -> None:
+    """As jobs do that were queued again: resume=auto is the run of the same job, not the newest one."""
+    for steps in (2, 4):
+        code, _, error = hires(*sweep, "image_size=64", "seed=0,1", "resume=auto", f"trainer.max_steps={steps}")
+        assert code == 0, error
+        assert results(tmp_path / "sweep") == {"0": steps, "1": steps}
+    assert sorted(path.name for path in (tmp_path / "sweep").iterdir() if path.is_dir()) == ["0", "1"]
