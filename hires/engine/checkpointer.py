@@ -54,8 +54,8 @@ class Checkpointer:
         self.ranks = ranks or Alone()
         self.failed: dict[str, str] = {}
         """Why a file is not that of its last save, by name; empty when all is on disk."""
-        self._whole = False  # whether `last` is known to be
-        self._step = 0  # of `last`
+        self._newest: Path | None = None  # that is known to be whole, and its step
+        self._step = 0
         if self.ranks.main:
             remove_unfinished(folder)
 
@@ -80,7 +80,7 @@ class Checkpointer:
             self._tell_failed(names, _step_of(state), error)
         else:
             self.failed = {name: why for name, why in self.failed.items() if name not in names}
-            self._whole, self._step = self._whole or LAST in names, _step_of(state)
+            self._newest, self._step = self.path(names[0]), _step_of(state)
 
     def _write(self, state: Mapping[str, Any], name: str, *others: str) -> None:
         """One file under all the names, the first one last: who finds it there finds the others as well."""
@@ -89,9 +89,7 @@ class Checkpointer:
         def prepare(beside: Path) -> None:
             for other in others:
                 also_as(beside, self.path(other))
-            if (
-                name == LAST and self._whole and path.exists()
-            ):  # one that is broken must not replace the one before
+            if name == LAST and self._newest == path and path.exists():  # a broken one must not replace the other
                 give_way(path, self.path(BEFORE))
 
         checkpoint_file.write(path, state, prepare)
@@ -106,8 +104,9 @@ class Checkpointer:
 
     @property
     def _kept(self) -> str:
-        last = self.path(LAST)
-        return f"{last.name} is still that of step {self._step}" if self._whole else f"there is no {last.name} yet"
+        if self._newest is None:
+            return f"there is no {LAST}.pt yet"
+        return f"{self._newest.name} is still that of step {self._step}"
 
     def raise_failed(self) -> None:
         """Raises TrainingError where the state of the last save is not on disk."""
@@ -130,7 +129,7 @@ class Checkpointer:
                 part.load_state_dict(state[name])
         with _fitting(path, "random numbers"):
             self._set_random([state["random"], *state.get(_OTHERS, [])])
-        self._whole, self._step = path == self.path(LAST), _step_of(state)
+        self._newest, self._step = path, _step_of(state)
 
     def _set_random(self, states: list[Any]) -> None:
         if len(states) != self.ranks.size:

@@ -41,7 +41,7 @@ class Journal:
             if not logger.failing:
                 logger.log(record)
             elif not self.lines.error:
-                logger.catch_up(_records(self.path))
+                logger.catch_up(record, lambda: _records(self.path))
 
     def state_dict(self) -> dict[str, Any]:
         """How many records there are; they are on disk before a checkpoint that counts on them."""

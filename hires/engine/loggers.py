@@ -48,8 +48,8 @@ class Lenient:
                 writer.close()
                 writer.purge_step = step + 1  # counts when it opens a file again
 
-    def catch_up(self, records: Sequence[Record]) -> None:
-        """After a failure, the last of the records and what is possible of those before it.
+    def catch_up(self, record: Record, records: Callable[[], Sequence[Record]]) -> None:
+        """After a failure: a record, and what is possible of those before it; `records` gives all, read again.
 
         A table may lack lines, or have halves of them, and is made anew. Events get another file, and stay without
         those that were lost.
@@ -57,11 +57,11 @@ class Lenient:
         with self._tolerated():
             writer: Any = getattr(self.logger, "experiment", None)
             if hasattr(writer, "metrics_file_path"):
-                self._fill(writer, records)
+                self._fill(writer, records())
                 return
             if hasattr(writer, "file_writer"):
                 writer.file_writer = writer.all_writers = None  # the thread behind it may have ended
-            self.logger.log_metrics(numbers(records[-1]), step=records[-1]["step"])
+            self.logger.log_metrics(numbers(record), step=record["step"])
 
     def _fill(self, writer: Any, records: Sequence[Record]) -> None:
         Path(writer.metrics_file_path).unlink(missing_ok=True)

@@ -108,6 +108,10 @@ def test_fallback_says_so_and_keeps_the_whole_one(tmp_path, caplog):
     again = make(tmp_path)
     again.load(path)
     assert again.parts["progress"].step == 1
+    with files_up_to(2000):
+        advance(again, 2)
+    with pytest.raises(TrainingError, match=r"last\.previous\.pt is still that of step 1"):
+        again.raise_failed()
     advance(again, 2)
     assert step_in(tmp_path / "last.pt") == 2
     assert step_in(tmp_path / "last.previous.pt") == 1  # not the broken one
