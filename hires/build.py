@@ -11,7 +11,7 @@ from lightning_fabric import Fabric
 from omegaconf import DictConfig
 from rich.console import Console
 
-from hires import runs
+from hires import report, runs
 from hires.data.pixel_statistics import assumed, check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
 from hires.engine.checkpointer import read, weights
@@ -26,6 +26,7 @@ from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization
 from hires.learner import make_task, move
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
+from hires.observed import Observed, noted
 from hires.planning import budget_of
 from hires.plans import enforced, planned, searches
 from hires.preparation import Surroundings, prepare, save_plan
@@ -83,7 +84,8 @@ def _train(
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
     gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
     begun = ranks.by_main((run_dir / runs.LAST).exists)
-    around = Surroundings(run_dir, console, ranks, fabric, gauge, begun, normalization)
+    observed = Observed()
+    around = Surroundings(run_dir, console, ranks, fabric, gauge, begun, normalization, observed)
     learner, display, trainer, batches, ladder = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
     ranks.spread(learner.task, learner.average.module)
     if ranks.main:
@@ -94,12 +96,15 @@ def _train(
     if ranks.by_main(lambda: over and (run_dir / "result.json").exists()):
         log.info("Nothing to do: the training ended at step %d", trainer.progress.step)
         return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
-    with limit, gauge:
+    with limit, gauge, observed.fitting(trainer.stopwatch):
         _fit(trainer, batches, display, run_dir)
     show_metrics(console, trainer.progress.metrics)
     outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
     if ranks.main:
         write_json(run_dir / "result.json", outcome)
+        report.after_training(
+            run_dir, observed, normalization, learner.fabric.device.type, trainer.progress.best_step
+        )
     log.info("Done: %s", run_dir)
     return outcome
 
@@ -154,8 +159,11 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     task = make_task(recipe, source.classes, training=None, load_pretrained=False, normalization=normalization)
     task.load_state_dict(weights(state))
     move(task, recipe, fabric)
+    evaluator = recipe.task.evaluator(source.classes)
+    notes = noted(evaluator)
     with Display(console, max_steps=0) as display:
-        metrics = make_evaluation(recipe, source, fabric, display.evaluating)(task)
+        evaluation = make_evaluation(recipe, source, fabric, display.evaluating, evaluator=evaluator, notes=notes)
+        metrics = evaluation(task)
     show_metrics(console, metrics)
     folder = run_dir / "evaluate" / f"{cfg.split}-{checkpoint.stem}"
     outcome = {
@@ -166,6 +174,17 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     }
     write_json(folder / "result.json", outcome)
     write_text(folder / "classes.csv", class_table(metrics))
+    report.after_evaluation(
+        run_dir,
+        folder,
+        source,
+        normalization,
+        notes.evidence(),
+        metrics,
+        cfg.split,
+        checkpoint,
+        fabric.device.type,
+    )
     log.info("Done: %s", folder)
     return outcome
 

@@ -28,6 +28,7 @@ from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
 from hires.interfaces import ConfigError, ImageSource, MemoryPlan, Normalization
 from hires.learner import Learner, make_learner
+from hires.observed import Observed, noted, waits
 from hires.plans import PLAN, plan_text
 from hires.recipe import Recipe
 from hires.wiring import make_batches, make_dataset, make_evaluation, make_update
@@ -45,6 +46,7 @@ class Surroundings(NamedTuple):
     gauge: Gauge
     begun: bool  # whether there is a checkpoint to go on from
     normalization: Normalization
+    observed: Observed
 
 
 class Prepared(NamedTuple):
@@ -61,7 +63,7 @@ def prepare(
     cfg: DictConfig, recipe: Recipe, source: ImageSource, plan: MemoryPlan, around: Surroundings
 ) -> Prepared:
     """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
-    run_dir, console, ranks, fabric, gauge, begun, normalization = around
+    run_dir, console, ranks, fabric, gauge, begun, normalization, observed = around
     fabric = fabric or make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     checkpoint = run_dir / runs.LAST
     check_type(source, normalization)  # of a resumed run the images may have changed
@@ -79,10 +81,13 @@ def prepare(
     start = learner.progress.step
     display = Display(console, routine.max_steps, start)
     on_change = partial(save_plan, run_dir) if ranks.main else lambda plan: None
+    split = observed.split
+    split.wait = waits(fabric.device)
+    update = make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks, split)
     trainer = Trainer(
-        update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks)),
-        evaluate=_validation(recipe, learner, normalization, display, ranks),
-        checkpointer=checkpointer,
+        update=split.watching(gauge.watching(update)),
+        evaluate=_validation(recipe, learner, around, display, routine.metric),
+        checkpointer=split.saves(checkpointer),
         reporter=Reporter(
             journal=journal,
             display=display,
@@ -91,6 +96,7 @@ def prepare(
         routine=routine,
         progress=learner.progress,
     )
+    split.leave_out = trainer.stopwatch.leave_out
     sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps, ranks.rank, ranks.size)
     ladder.plan = with_policies(
         recipe, learner, ladder.plan, lambda: [dataset[key] for key in next(iter(sampler), [])]
@@ -132,19 +138,22 @@ def make_routine(recipe: Recipe, classes: tuple[str, ...], steps_per_epoch: int)
 
 
 def _validation(
-    recipe: Recipe, learner: Learner, normalization: Normalization, display: Display, ranks: Ranks
+    recipe: Recipe, learner: Learner, around: Surroundings, display: Display, metric: str
 ) -> Callable[[], dict[str, float]]:
     """Evaluates the averaged weights on the validation split; gives no metrics where there is none."""
     if not recipe.data.has_split("val"):
         log.info("No validation split: nothing is evaluated, and `best` is the last checkpoint")
         return dict
     source = recipe.data.source("val")
-    check_type(source, normalization)
+    check_type(source, around.normalization)
     check_images(source)  # of all, since it is long until they are evaluated
-    evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating, ranks)
+    evaluator, ranks = recipe.task.evaluator(source.classes), around.ranks
+    notes = noted(evaluator)
+    evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating, ranks, evaluator, notes)
+    evaluate = around.observed.evaluating(source, evaluation, notes, metric)
 
     def validate() -> dict[str, float]:
         learner.level(ranks)
-        return evaluation(learner.average.module)
+        return evaluate(learner.average.module, learner.progress.step)
 
     return validate

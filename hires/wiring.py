@@ -16,15 +16,17 @@ from hires.engine.ranks import Alone, Ranks, Several
 from hires.engine.recovery import Ladder, Recovering
 from hires.engine.share import OfSeveral
 from hires.engine.step import Share, Updater, Whole, train_step
+from hires.engine.time_split import NoSplit, TimeSplit
 from hires.engine.undo import Undo
 from hires.engine.views import Views
 from hires.interfaces import ImageSource, MemoryPlan, Normalization
 from hires.learner import Learner
 from hires.models.statistics import image_statistics
+from hires.ops.looks import NoNotes, Notes
 from hires.recipe import Recipe
 
 Evaluation = Callable[[Any], dict[str, float]]
-_ALONE = Alone()
+_ALONE, _NO_SPLIT, _NO_NOTES = Alone(), NoSplit(), NoNotes()
 
 
 def make_update(
@@ -34,6 +36,7 @@ def make_update(
     max_steps: int,
     on_change: Callable[[MemoryPlan], Any] = lambda plan: None,
     ranks: Ranks = _ALONE,
+    split: TimeSplit = _NO_SPLIT,
 ) -> Updater:
     """One optimizer step of a learner, as a function of the samples; continues where its progress stands.
 
@@ -44,7 +47,7 @@ def make_update(
     schedule.step_update(learner.progress.step)
     share: Share = OfSeveral(ranks, optimizer.optimizer) if isinstance(ranks, Several) else Whole()
     step = Recovering(
-        make_step(recipe, learner, share),
+        make_step(recipe, learner, share, split),
         ladder,
         undo=Undo(learner.task, optimizer.optimizer, getattr(learner.fabric.strategy.precision, "scaler", None)),
         apply=partial(exchange_plan, recipe, learner),
@@ -61,7 +64,9 @@ def make_update(
     )
 
 
-def make_step(recipe: Recipe, learner: Learner, share: Share) -> Callable[..., dict[str, Tensor]]:
+def make_step(
+    recipe: Recipe, learner: Learner, share: Share, split: TimeSplit = _NO_SPLIT
+) -> Callable[..., dict[str, Tensor]]:
     """`train_step` of a learner, as a function of the samples and the size of a micro-batch."""
     fabric = learner.fabric
     return partial(
@@ -70,8 +75,8 @@ def make_step(recipe: Recipe, learner: Learner, share: Share) -> Callable[..., d
         optimizer=learner.optimizer,
         place=Place(fabric.device, recipe.trainer.channels_last),
         autocast=fabric.autocast,
-        backward=fabric.backward,
-        clip=make_clip(recipe, learner),
+        backward=split.backward(fabric.backward),
+        clip=split.clip(make_clip(recipe, learner)),
         share=share,
     )
 
@@ -119,13 +124,18 @@ def make_evaluation(
     fabric: Fabric,
     progress: Callable[[int, int], None],
     ranks: Ranks = _ALONE,
+    evaluator: Any = None,
+    notes: Notes = _NO_NOTES,
 ) -> Evaluation:
-    """Evaluates a task on a source's whole images; `progress` is told the images done and their number."""
+    """Evaluates a task on a source's whole images; `progress` is told the images done and their number.
+
+    `evaluator` is the task's own unless given; `notes` are taken beside its metrics.
+    """
     settings = recipe.evaluation
     return partial(
         evaluate,
         source=source,
-        evaluator=recipe.task.evaluator(source.classes),
+        evaluator=evaluator or recipe.task.evaluator(source.classes),
         views=FittingViews(make_views(recipe)),
         place=Place(fabric.device, recipe.trainer.channels_last),
         autocast=fabric.autocast,
@@ -133,4 +143,5 @@ def make_evaluation(
         progress=progress,
         ranks=ranks,
         skip=recipe.data.on_error == "skip",
+        notes=notes,
     )

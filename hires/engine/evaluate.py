@@ -15,6 +15,7 @@ from hires.engine.ranks import Alone, Ranks
 from hires.engine.shortage import Shortage, attempt, release
 from hires.engine.views import Views, show
 from hires.interfaces import Batch, DataError, Evaluator, ImageSource, TrainingError, View
+from hires.ops.looks import NoNotes, Notes
 from hires.ops.random_state import WholeRandomState
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ def as_it_is(task: Any, look: Callable[[], None]) -> AbstractContextManager[None
     return nullcontext()
 
 
-_ALONE = Alone()
+_ALONE, _NO_NOTES = Alone(), NoNotes()
 
 
 @torch.inference_mode()
@@ -44,27 +45,32 @@ def evaluate(
     progress: Callable[[int, int], None] = lambda done, total: None,
     ranks: Ranks = _ALONE,
     skip: bool = False,
+    notes: Notes = _NO_NOTES,
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
 
     `place` brings a batch to the device; `progress` is told the images done and their number. Several processes
     have a share of the images each, and all get the same metrics. With `skip`, broken images are left out, up to
-    half of a share. Raises TrainingError when memory runs out with one view at a time.
+    half of a share. `notes` are taken beside the metrics. Raises TrainingError when memory runs out with one view
+    at a time.
     """
     fitting = views if isinstance(views, FittingViews) else FittingViews(views)
     training = task.training
     task.eval()
     evaluator.reset()
+    notes.reset()
     try:
         share = range(ranks.rank, len(source), ranks.size)
         for index, image, target in _images(source, share, len(share) // 2 if skip else 0, fitting.views):
             parts_of = partial(predict, task, image, place=place, autocast=autocast, settle=settle)
             for part in fitting.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
+                notes.update(index, part, target)
             progress(min(index + ranks.size, len(source)), len(source))
     finally:
         task.train(training)
     evaluator.merge(ranks.gather_others(evaluator.counted))
+    notes.merge(ranks.gather_others(notes.counted))
     return ranks.by_main(evaluator.compute)
 
 
