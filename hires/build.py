@@ -15,7 +15,7 @@ from hires import report, runs
 from hires.data.pixel_statistics import assumed, check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
 from hires.engine.checkpointer import read, weights
-from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics
+from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics, show_summary
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
 from hires.engine.gauge import Gauge
@@ -82,7 +82,7 @@ def _train(
     )
     # from here on memory counts; the limit begins later, since loading a checkpoint takes its weights twice
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
-    gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
+    gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"], limit=limit.most)
     begun = ranks.by_main((run_dir / runs.LAST).exists)
     observed = Observed()
     around = Surroundings(run_dir, console, ranks, fabric, gauge, begun, normalization, observed)
@@ -105,6 +105,7 @@ def _train(
         report.after_training(
             run_dir, observed, normalization, learner.fabric.device.type, trainer.progress.best_step
         )
+    show_summary(console, outcome, {"weights": run_dir / "checkpoints", "report": run_dir / report.PAGE})
     log.info("Done: %s", run_dir)
     return outcome
 

@@ -12,7 +12,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from hires import __version__, cli_check, cli_errors, cli_help, cli_settings, instantiate
+from hires import __version__, cli_check, cli_errors, cli_help, cli_settings, instantiate, verbosity
 from hires.cli_compose import Request, parse
 from hires.errors import ConfigError, HiresError
 
@@ -21,7 +21,7 @@ COMMANDS = {
     "evaluate": "Evaluate a trained run on whole images at native resolution.",
     "autobatch": "Find the plan that fits a budget: the largest micro-batch or image size, or the fastest.",
     "profile": "Predict what a training step occupies, on any device, and what policies would change.",
-    "compare": "Train under several settings side by side: memory, time, losses, differences.",
+    "compare": "Train under several settings side by side, or set finished runs side by side (runs=[A,B]).",
     "check-data": "Read every file of a data set and report what is broken, odd, or asks for other settings.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
@@ -119,8 +119,10 @@ class _Run:
 
     def _work(self, cfg: DictConfig) -> None:
         cli_check.check(cfg, self.request)
+        verbosity.choose(cfg.get("log_level", "info"))
         name = self.request.command
-        settings = cli_settings.compose_settings(cfg, self.request) if name == "compare" else {}
+        is_to_train = name == "compare" and cfg.get("runs") is None
+        settings = cli_settings.compose_settings(cfg, self.request) if is_to_train else {}
         instantiate.check(cfg, "", instantiate.allowed_on_command_line())
         for setting, (_, composed) in settings.items():
             with cli_settings.named(setting):
@@ -162,7 +164,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _report(error: Exception, message: str, code: int) -> int:
     """Prints one line, after the traceback where that was asked for, and gives the exit code back."""
-    if "1" in (os.environ.get(_FULL_ERROR), os.environ.get("HIRES_DEBUG")):
+    if "1" in (os.environ.get(_FULL_ERROR), os.environ.get("HIRES_DEBUG")) or verbosity.is_verbose():
         traceback.print_exception(error)
     print(" ".join(message.split()), file=sys.stderr)
     return code

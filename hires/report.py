@@ -86,7 +86,7 @@ def after_evaluation(
         evaluated = _evaluated(source, normalization, evidence, metrics)
         images = {"val": "validation", "test": "test"}.get(split, split)
         evaluated |= {"split": split, "step": None, "note": f"Of {checkpoint.name}, on the {images} images."}
-        before = _read(run_dir / RESULT)
+        before = read_json(run_dir / RESULT)
         noticed = {
             "command": "evaluate",
             "device": before.get("device", device),
@@ -102,7 +102,7 @@ def after_evaluation(
 def rebuild(run_dir: Path) -> Path:
     """Writes report.html again from what the run holds. Raises DataError where it is none."""
     runs.existing_run(str(run_dir))
-    noticed = _read(run_dir / RESULT) or {"device": None, "time": None, "evaluated": None}
+    noticed = read_json(run_dir / RESULT) or {"device": None, "time": None, "evaluated": None}
     write_text(run_dir / PAGE, page(content(run_dir, noticed)))
     return run_dir / PAGE
 
@@ -122,7 +122,7 @@ def _write(run_dir: Path, place: Path, noticed: dict[str, Any]) -> None:
 def content(run_dir: Path, noticed: dict[str, Any]) -> dict[str, Any]:
     """What the page of a run shows: all that lies in its directory, with what was `noticed` of it."""
     cfg = runs.load_config(run_dir)
-    result, plan = _read(run_dir / "result.json"), _plan(run_dir)
+    result, plan = read_json(run_dir / "result.json"), _plan(run_dir)
     choices, rows = differing(cfg)
     settings, peaks = leaves(OmegaConf.to_container(cfg, resolve=False)), result.get("peak_bytes") or {}
     time = noticed["time"] or {}
@@ -163,7 +163,7 @@ def records(run_dir: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """What a JSON file says, {} where it is not there. Raises DataError for what is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -247,7 +247,7 @@ def _pictures(
 
 def environment(run_dir: Path) -> list[tuple[str, str]]:
     """Where a run was made, by its environment.json; without that, where this page was made."""
-    kept = _read(run_dir / "environment.json")
+    kept = read_json(run_dir / "environment.json")
     if kept:
         return list(_flat(kept))
     found = [("This page was made with", "")]

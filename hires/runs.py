@@ -163,7 +163,7 @@ def load_config(run_dir: Path) -> DictConfig:
     return cfg
 
 
-_WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment")
+_WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment", "log_level")
 """Keys of the command line that say which run to resume, not what to change in it."""
 _MAY_CHANGE = (
     "trainer.",
