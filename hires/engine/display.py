@@ -133,9 +133,11 @@ def show_summary(console: Console, outcome: Mapping[str, Any], places: Mapping[s
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in [*_summary(outcome), *((name, str(place)) for name, place in places.items())]:
+    for name, value in _summary(outcome):
         table.add_row(name, Text(value))
     console.print(table)
+    for name, place in places.items():
+        console.print(Text(f"{name}: {place}"), soft_wrap=True)  # in one piece, to be copied
 
 
 def _summary(outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
