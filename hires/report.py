@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from hires import runs
 from hires.engine.files import jsonable, write_json, write_text
 from hires.interfaces import DataError, HiresError, ImageSource, MemoryPlan, Normalization
+from hires.memory.budget import budget_bytes, check_budget
 from hires.observed import Observed
 from hires.ops.looks import Evidence, Look
 from hires.report_advice import advice
@@ -124,6 +125,8 @@ def content(run_dir: Path, noticed: dict[str, Any]) -> dict[str, Any]:
     cfg = runs.load_config(run_dir)
     result, plan = read_json(run_dir / "result.json"), _plan(run_dir)
     choices, rows = differing(cfg)
+    if plan is not None and plan["budget"] is None:
+        plan["budget"] = _given_budget(cfg)
     settings, peaks = leaves(OmegaConf.to_container(cfg, resolve=False)), result.get("peak_bytes") or {}
     time = noticed["time"] or {}
     return {
@@ -176,6 +179,16 @@ def _plan(run_dir: Path) -> dict[str, Any] | None:
     path = run_dir / "plan.yaml"
     found = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
     return {**asdict(MemoryPlan(1, 1, (0, 0), "")), **found} if isinstance(found, dict) else None
+
+
+def _given_budget(cfg: DictConfig) -> int | None:
+    """Bytes of a budget that is given as a size; a share is of what was free."""
+    said = OmegaConf.select(cfg, "memory.budget")
+    try:
+        check_budget(said)
+    except HiresError:
+        return None
+    return budget_bytes(said, "cpu") if isinstance(said, str) and said != "auto" else None
 
 
 def _time(observed: Observed) -> dict[str, Any]:

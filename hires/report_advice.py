@@ -36,11 +36,12 @@ def _time(settings: Mapping[str, Any], seconds: Mapping[str, float]) -> Iterator
             "decoding is slow.",
         )
     if share.get("evaluation", 0) > _EVALUATES:
+        every = settings.get("evaluation.every")
+        rarer = f" Rarer ones than evaluation.every={every} cost less." if every else ""
         yield (
-            "evaluation.every=5ep",
-            f"{share['evaluation']:.0%} of the time went into evaluation (evaluation.every is "
-            f"{settings.get('evaluation.every')}). Rarer ones cost less; evaluation.batch_size shows the network "
-            "several windows at a time, and a smaller evaluation.overlap fewer of them.",
+            "evaluation.every=5ep" if every else "evaluation.batch_size=4",
+            f"{share['evaluation']:.0%} of the time went into evaluation.{rarer} evaluation.batch_size shows the "
+            "network several windows at a time, and a smaller evaluation.overlap fewer of them.",
         )
     if share.get("saving", 0) > _SAVES:
         yield (

@@ -76,7 +76,7 @@ def text(key: str, value: Any) -> str:
 
 def _nearest(request: Request, own: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Of each group the option whose file says most of what the configuration says."""
-    groups = request.groups()
+    groups, usual = request.groups(), request.compose([]).hydra.runtime.choices
     for group in _GROUPS:
         mine = {key: value for key, value in own.items() if key.startswith(f"{group}.")}
         scores = {}
@@ -84,7 +84,8 @@ def _nearest(request: Request, own: Mapping[str, Any]) -> Iterator[tuple[str, st
             there = leaves({group: _content(request, group, option)})
             same = sum(own.get(key, ABSENT) == value for key, value in there.items())
             target = own.get(f"{group}._target_") == there.get(f"{group}._target_")
-            scores[option] = (target, same - len({*there, *mine}) + len({*there} & {*mine}))
+            alike = same - len({*there} ^ {*mine})
+            scores[option] = (target, alike, usual.get(group) == option)
         if scores:
             yield group, max(scores, key=scores.__getitem__)
 

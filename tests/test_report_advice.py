@@ -55,6 +55,12 @@ def test_memory(given, wanted):
     assert said(**given) == wanted
 
 
+def test_an_evaluation_at_the_end_alone_cannot_be_rarer():
+    ((what, why),) = advice({"evaluation.every": None}, {"forward": 1.0, "evaluation": 1.0}, {}, {}, "cpu")
+    assert what == "evaluation.batch_size=4"
+    assert "Rarer" not in why
+
+
 def test_precision():
     assert said(device="cuda") == ["trainer.precision=bf16-mixed"]
     assert said(device="cpu") == []

@@ -46,6 +46,7 @@ summary i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.
 details table { font-size: 0.9rem; }
 details td:last-child, details th:last-child { text-align: left; white-space: normal; min-width: 12rem; }
 .broad { display: none; } .broad svg { max-width: none; }
+.named td:has(i) { min-width: 5rem; }
 :focus-visible { outline: 2px solid var(--c0); outline-offset: 2px; }
 nav a { display: inline-block; margin-right: 1.2em; padding: 0.2rem 0; } a { color: var(--c0); }
 .strip { display: flex; gap: 0.6rem; overflow-x: auto; padding-bottom: 0.4rem; }
@@ -74,17 +75,25 @@ def document(title: str, parts: Sequence[str]) -> str:
 
 
 def html_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[int] = (), *, named: bool = False
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    colours: Sequence[int] = (),
+    *,
+    named: bool = False,
+    keys: bool = False,
 ) -> str:
     """A table of texts; what follows a line break in a cell is smaller.
 
     Colours go before the first cells of as many rows. The first cells of a `named` table stay where they are while
-    the others scroll.
+    the others scroll; where they are `keys`, lines end behind their dots and underscores.
     """
     lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"]
     for index, row in enumerate(rows):
         key = f'<i class="c{colours[index] % COLOURS}"></i>' if index < len(colours) else ""
-        cells = "".join(f"<td>{cell(text)}</td>" for text in row)
+        texts = [cell(text) for text in row]
+        if keys:
+            texts[0] = texts[0].replace(".", ".<wbr>").replace("_", "_<wbr>")
+        cells = "".join(f"<td>{text}</td>" for text in texts)
         lines.append(f"<tr>{cells.replace('<td>', f'<td>{key}', 1)}</tr>")
     kind = "wide named" if named else "wide"
     return scrolling("<table>\n" + "\n".join(lines) + "\n</table>", kind, head[0] if head and head[0] else "table")

@@ -228,7 +228,7 @@ def _time(time: Mapping[str, Any] | None) -> list[str]:
     if not time or not total:
         return [paragraph("Not measured.")]
     rows = [
-        (TIMES.get(name, name), spent[name], 0.0, f"{seconds(spent[name])}, {100 * spent[name] / total:.1f} %")
+        (TIMES.get(name, name), spent[name], 0.0, f"{duration(spent[name])}, {100 * spent[name] / total:.1f} %")
         for name in sorted(spent, key=lambda name: list(TIMES).index(name) if name in TIMES else 99)
     ]
     sampled = (
@@ -240,10 +240,17 @@ def _time(time: Mapping[str, Any] | None) -> list[str]:
     return [
         bar_rows(rows, 0),
         paragraph(
-            f"{seconds(total)} in all, of the process that ended the training. {sampled}Forward includes bringing "
-            "images to the device; optimizer includes clipping and averaged weights."
+            f"{duration(total)} in all, of the process that ended the training. {sampled}Forward includes "
+            "bringing images to the device; optimizer includes clipping and averaged weights."
         ),
     ]
+
+
+def duration(value: float) -> str:
+    """Seconds, of more than two minutes as minutes or hours."""
+    if value < 120:
+        return seconds(value)
+    return f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"
 
 
 def _advice(rows: Sequence[tuple[str, str]]) -> list[str]:
@@ -258,9 +265,11 @@ def _settings(choices: Mapping[str, str], rows: Sequence[Sequence[str]]) -> list
         return [paragraph(f"{groups}: all settings are the defaults of these.")]
     return [
         paragraph(f"Nearest options: {groups}. What differs from their defaults:"),
-        html_table(["key", "value", "default"], rows, named=True),
+        html_table(["key", "value", "default"], rows, named=True, keys=True),
     ]
 
 
 def _environment(rows: Sequence[tuple[str, str]]) -> list[str]:
-    return [html_table(["what", "value"], [[name, value or ABSENT] for name, value in rows], named=True)]
+    return [
+        html_table(["what", "value"], [[name, value or ABSENT] for name, value in rows], named=True, keys=True)
+    ]

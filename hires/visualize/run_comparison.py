@@ -52,7 +52,6 @@ def page(outcome: Mapping[str, Any]) -> str:
             *_not_ended(found),
             *_differences(outcome["differences"], list(found)),
             heading("Curves"),
-            legend(list(found)),
             *_curves(found),
             *_metrics(found),
             *_bars(found),
@@ -85,7 +84,7 @@ def _differences(different: Mapping[str, Mapping[str, str]], names: Sequence[str
     if not different:
         return [*parts, paragraph("The same settings.")]
     rows = [[key, *(values[name] for name in names)] for key, values in different.items()]
-    return [*parts, html_table(["key", *names], rows, named=True)]
+    return [*parts, html_table(["key", *names], rows, named=True, keys=True)]
 
 
 def _curves(found: Runs) -> list[str]:
@@ -100,6 +99,7 @@ def _curves(found: Runs) -> list[str]:
         if having:
             series = {run: [(x, y) for x, y in found[run]["curves"][name]] for run in having}
             parts += [heading_of_chart(title), curves(series, "step", list(having.values()))]
+            parts.append(legend(list(having), list(having.values())))
     return parts
 
 
