@@ -28,6 +28,7 @@ from hires.report_advice import advice
 from hires.run_settings import differing, leaves
 from hires.visualize.pictures import pictures, visible
 from hires.visualize.report import page
+from hires.visualize.text import size
 
 log = logging.getLogger(__name__)
 
@@ -259,11 +260,15 @@ def _pictures(
 
 
 def environment(run_dir: Path) -> list[tuple[str, str]]:
-    """Where a run was made, by its environment.json; without that, where this page was made."""
-    kept = read_json(run_dir / "environment.json")
-    if kept:
-        return list(_flat(kept))
-    found = [("This page was made with", "")]
+    """What a run was last started with, by its environment.json; without that, what this page is made with.
+
+    Command lines are left out: their paths may name people.
+    """
+    starts = read_json(run_dir / "environment.json").get("starts")
+    if isinstance(starts, list) and starts and isinstance(starts[-1], dict):
+        kept = {name: value for name, value in starts[-1].items() if name not in ("command", "overrides")}
+        return [("starts", str(len(starts))), *_flat(kept)]
+    found = [("this page was made with", "")]
     found += [("python", platform.python_version()), ("system", platform.platform())]
     for name in ("hires", *_PACKAGES):
         try:
@@ -274,16 +279,13 @@ def environment(run_dir: Path) -> list[tuple[str, str]]:
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted names and plain values; of a list of mappings the last one, of other lists all in a line."""
-    if isinstance(value, dict):
-        for key, child in value.items():
+    """Dotted names and plain values as texts; what is null is left out."""
+    if isinstance(value, (dict, list)):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _flat(child, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list) and value and isinstance(value[-1], dict):
-        yield from _flat(value[-1], name)
-    elif isinstance(value, list):
-        yield name, " ".join(map(str, value))
-    else:
-        yield name, "" if value is None else str(value)
+    elif value is not None:
+        is_size = name.endswith("_bytes") and isinstance(value, int)
+        yield name.removesuffix("_bytes"), size(value) if is_size else str(value)
 
 
 def main() -> int:

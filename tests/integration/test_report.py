@@ -175,3 +175,24 @@ def test_how_much_is_said(run, hires, shapes_overrides, tmp_path):
     code, out, error = hires("train", f"resume={tmp_path / 'run'}", "trainer.max_steps=2", "log_level=debug")
     assert code == 0, error
     assert "DEBUG hires.engine.display: step 2/2 is done" in out
+
+
+def test_an_environment_is_shown_without_command_lines(tmp_path):
+    start = {
+        "kind": "resumed",
+        "command": ["data.root=/home/jane"],
+        "overrides": ["data.root=/home/jane"],
+        "seed": 0,
+    }
+    start |= {"versions": {"torch": "2.14.1", "scipy": None}, "machine": {"gpus": [{"memory_bytes": 2**33}]}}
+    (tmp_path / "environment.json").write_text(json.dumps({"starts": [{}, start]}))
+    assert report.environment(tmp_path) == [
+        ("starts", "2"),
+        ("kind", "resumed"),
+        ("seed", "0"),
+        ("versions.torch", "2.14.1"),
+        ("machine.gpus.0.memory", "8.00 GiB"),
+    ]
+    for odd in ("{}", '{"starts": 3}', '{"starts": [3]}', "[]"):
+        (tmp_path / "environment.json").write_text(odd)
+        assert report.environment(tmp_path)[0] == ("this page was made with", "")
