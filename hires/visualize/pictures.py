@@ -81,7 +81,7 @@ def painted_labels(
 
 
 def drawn_boxes(image: np.ndarray, objects: Objects, window: Window) -> np.ndarray:
-    """Boxes over the image of a window: thin where right, thick where wrong."""
+    """Boxes over the image of a window; those that are wrong have a dark rim."""
     scale = min(1.0, SIDE / max(image.shape[:2]))
     result = _small(image).copy()
     order = np.argsort(~objects.right, kind="stable")  # what is wrong lies above
@@ -89,9 +89,9 @@ def drawn_boxes(image: np.ndarray, objects: Objects, window: Window) -> np.ndarr
         corners = ((box - (window.x, window.y, window.x, window.y)) * scale).round()
         limits = np.array([-9, -9, result.shape[1] + 9, result.shape[0] + 9])
         x1, y1, x2, y2 = (int(v) for v in np.clip(corners, limits[[0, 1, 0, 1]], limits[[2, 3, 2, 3]]))
-        thick = 1 if right else 2
-        cv2.rectangle(result, (x1, y1), (x2, y2), (0, 0, 0), thick + 2)
-        cv2.rectangle(result, (x1, y1), (x2, y2), _RIGHT if right else _WRONG, thick)
+        if not right:
+            cv2.rectangle(result, (x1, y1), (x2, y2), (0, 0, 0), 4)
+        cv2.rectangle(result, (x1, y1), (x2, y2), _RIGHT if right else _WRONG, 2)
     return result
 
 

@@ -118,7 +118,8 @@ def metric_series(evaluated: Sequence[Mapping[str, Any]]) -> dict[str, Points]:
     """The metrics of all classes together."""
     names = dict.fromkeys(name for record in evaluated for name in record)
     shown = [n for n in names if "/" not in n and n not in ("kind", "step", "time", *_NOT_SHARES)]
-    return {name: points(evaluated, name) for name in shown}
+    series = {name: points(evaluated, name) for name in shown}
+    return {name: values for name, values in series.items() if any(value is not None for _, value in values)}
 
 
 def _scores(evaluated: Mapping[str, Any] | None) -> list[str]:
