@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from hires import runs
 from hires.interfaces import ConfigError, DataError
-from hires.report import read_json, records
+from hires.run_files import read_json, records
 from hires.run_settings import differences
 from hires.visualize.report import loss_series, metric_series, points
 

@@ -3,14 +3,11 @@
 `python -m hires.report RUN` does the latter, in seconds: it reads no images and no weights.
 """
 
-import json
 import logging
 import math
-import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +22,14 @@ from hires.memory.budget import budget_bytes, check_budget
 from hires.observed import Observed
 from hires.ops.looks import Evidence, Look
 from hires.report_advice import advice
+from hires.run_files import environment, read_json, records
 from hires.run_settings import differing, leaves
 from hires.visualize.pictures import pictures, visible
 from hires.visualize.report import page
-from hires.visualize.text import size
 
 log = logging.getLogger(__name__)
 
 RESULT, PAGE = "report.json", "report.html"
-_PACKAGES = (
-    "torch",
-    "torchvision",
-    "timm",
-    "albumentations",
-    "lightning-fabric",
-    "numpy",
-    "opencv-python-headless",
-)
 
 
 def after_training(
@@ -52,7 +40,8 @@ def after_training(
     def write() -> None:
         at_best = observed.best is not None and observed.best.step == best_step
         taken = observed.best if at_best else observed.last
-        evaluated = None
+        before = _before(run_dir)
+        evaluated = before.get("evaluated")  # of a run that was resumed after its last evaluation
         if taken is not None and observed.source is not None:
             evaluated = _evaluated(observed.source, normalization, taken.evidence, taken.metrics)
             of = "the best checkpoint" if at_best else "the last evaluation"
@@ -60,11 +49,9 @@ def after_training(
             earlier = f" `hires evaluate run=RUN` shows the best one, of step {best_step}." if there else ""
             evaluated |= {"split": "val", "step": taken.step}
             evaluated["note"] = f"Of {of}, at step {taken.step}, on the validation images.{earlier}"
-        _write(
-            run_dir,
-            run_dir,
-            {"command": "train", "device": device, "time": _time(observed), "evaluated": evaluated},
-        )
+        time = _time(observed) if observed.split.steps else before.get("time")
+        noticed = {"command": "train", "device": device, "time": time, "evaluated": evaluated}
+        _write(run_dir, run_dir, noticed)
 
     _harmless(write)
 
@@ -88,7 +75,7 @@ def after_evaluation(
         evaluated = _evaluated(source, normalization, evidence, metrics)
         images = {"val": "validation", "test": "test"}.get(split, split)
         evaluated |= {"split": split, "step": None, "note": f"Of {checkpoint.name}, on the {images} images."}
-        before = read_json(run_dir / RESULT)
+        before = _before(run_dir)
         noticed = {
             "command": "evaluate",
             "device": before.get("device", device),
@@ -114,6 +101,14 @@ def _harmless(write: Callable[[], None]) -> None:
         write()
     except Exception as error:  # the training is done, whatever a page lacks
         log.warning("%s could not be made (%s: %s)", PAGE, type(error).__name__, str(error).partition("\n")[0])
+
+
+def _before(run_dir: Path) -> dict[str, Any]:
+    """What the report of a run says until now; nothing where it cannot be read."""
+    try:
+        return read_json(run_dir / RESULT)
+    except DataError:
+        return {}
 
 
 def _write(run_dir: Path, place: Path, noticed: dict[str, Any]) -> None:
@@ -152,28 +147,6 @@ def _verdict(result: dict[str, Any]) -> str:
     best = result.get("best") or {}
     found = f"; best {best['metric']} {best['value']:.4g}" if best.get("value") is not None else ""
     return f"{result.get('steps', 'Some')} steps trained{found}."
-
-
-def records(run_dir: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl; a last one that is cut off does not count."""
-    path, found = run_dir / "metrics.jsonl", []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and record.get("kind") in ("train", "evaluate") and "step" in record:
-            found.append(record)
-    return found
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """What a JSON file says, {} where it is not there. Raises DataError for what is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error})") from error
-    return found if isinstance(found, dict) else {}
 
 
 def _plan(run_dir: Path) -> dict[str, Any] | None:
@@ -257,35 +230,6 @@ def _pictures(
     image, target = source.read(look.image, look.window)
     seen = visible(np.asarray(image), normalization.low, normalization.high)
     return pictures(look, seen, target.get("mask"), classes, unpainted, multilabel)
-
-
-def environment(run_dir: Path) -> list[tuple[str, str]]:
-    """What a run was last started with, by its environment.json; without that, what this page is made with.
-
-    Command lines are left out: their paths may name people.
-    """
-    starts = read_json(run_dir / "environment.json").get("starts")
-    if isinstance(starts, list) and starts and isinstance(starts[-1], dict):
-        kept = {name: value for name, value in starts[-1].items() if name not in ("command", "overrides")}
-        return [("starts", str(len(starts))), *_flat(kept)]
-    found = [("this page was made with", "")]
-    found += [("python", platform.python_version()), ("system", platform.platform())]
-    for name in ("hires", *_PACKAGES):
-        try:
-            found.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted names and plain values as texts; what is null is left out."""
-    if isinstance(value, (dict, list)):
-        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _flat(child, f"{name}.{key}" if name else str(key))
-    elif value is not None:
-        is_size = name.endswith("_bytes") and isinstance(value, int)
-        yield name.removesuffix("_bytes"), size(value) if is_size else str(value)
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from hires import report
 from hires.compare_runs import names
+from hires.run_files import environment
 from tests.visualize.test_report_page import Tags
 
 REPORT = ["run_dir", "command", "device", "time", "evaluated"]
@@ -95,6 +96,12 @@ def test_a_training_leaves_a_report_which_an_evaluation_makes_anew(run, hires):
     assert (run_dir / "report.html").exists()
     folder = run_dir / "evaluate" / "val-best"
     assert (folder / "report.html").read_text() == (run_dir / "report.html").read_text()
+
+    (run_dir / "result.json").unlink()  # as of a training that ended after its last evaluation
+    code, _, error = hires("train", f"resume={run_dir}")
+    assert code == 0, error
+    kept = read(run_dir / "report.json")
+    assert (kept["time"], kept["evaluated"]) == (spent, again["evaluated"])
 
 
 def test_a_report_is_made_again_from_the_files_of_a_run(run, monkeypatch, capfd):
@@ -186,7 +193,7 @@ def test_an_environment_is_shown_without_command_lines(tmp_path):
     }
     start |= {"versions": {"torch": "2.14.1", "scipy": None}, "machine": {"gpus": [{"memory_bytes": 2**33}]}}
     (tmp_path / "environment.json").write_text(json.dumps({"starts": [{}, start]}))
-    assert report.environment(tmp_path) == [
+    assert environment(tmp_path) == [
         ("starts", "2"),
         ("kind", "resumed"),
         ("seed", "0"),
@@ -195,4 +202,4 @@ def test_an_environment_is_shown_without_command_lines(tmp_path):
     ]
     for odd in ("{}", '{"starts": 3}', '{"starts": [3]}', "[]"):
         (tmp_path / "environment.json").write_text(odd)
-        assert report.environment(tmp_path)[0] == ("this page was made with", "")
+        assert environment(tmp_path)[0] == ("this page was made with", "")
