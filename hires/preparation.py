@@ -16,7 +16,7 @@ from hires.applying import with_policies, with_rungs
 from hires.data.loader import StepLoader, StepSampler
 from hires.data.pixel_statistics import check_images, check_type
 from hires.data.windows import windows_in_epoch
-from hires.engine.display import Display, memory_text
+from hires.engine.display import Display
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_text
 from hires.engine.gauge import Gauge
@@ -80,7 +80,7 @@ def prepare(
     journal.rewind(learner.progress.step)
     start = learner.progress.step
     budget = plan.budget or gauge.limit
-    display = Display(console, routine.max_steps, start, lambda: memory_text(*gauge.so_far(), budget))
+    display = Display(console, routine.max_steps, start, lambda: (*gauge.so_far(), budget))
     on_change = partial(save_plan, run_dir) if ranks.main else lambda plan: None
     split = observed.split
     split.wait = waits(fabric.device)

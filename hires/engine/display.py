@@ -24,6 +24,10 @@ from hires.visualize.text import seconds, size
 log = logging.getLogger(__name__)
 
 
+Memory = tuple[int | None, int | None, int | None]
+_UNKNOWN: Memory = (None, None, None)
+_WIDE = 130  # letters of a terminal from which there is room for words
+
 ALIKE = {"alike": True}
 """`extra` of a record that all processes of a training make alike: the main one shows it."""
 
@@ -128,6 +132,12 @@ def memory_text(allocated: int | None, reserved: int | None, budget: int | None)
     return ", ".join(parts)
 
 
+def short_memory(allocated: int | None, reserved: int | None, budget: int | None) -> str:
+    """The same in a few letters: what is known of the three, in this order."""
+    known = [count for count in (allocated, reserved, budget) if count] if allocated or reserved else []
+    return f"{'/'.join(f'{count / 2**30:.2f}' for count in known)} GiB" if known else ""
+
+
 def show_summary(console: Console, outcome: Mapping[str, Any], places: Mapping[str, Path]) -> None:
     """What result.json says of a training, in a few lines, and where more is."""
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -179,18 +189,23 @@ def class_table(metrics: Mapping[str, float]) -> str:
 class Display:
     """Progress of a training; a context manager that gives the terminal back.
 
-    One line that moves where there is a terminal, else a line for each log interval. `memory` says what is
-    occupied.
+    One line that moves where there is a terminal, else a line for each log interval. `memory` gives bytes
+    allocated and reserved, and the budget. A narrow terminal has them in few letters, and no bar.
     """
 
     def __init__(
-        self, console: Console, max_steps: int, start_step: int = 0, memory: Callable[[], str] = lambda: ""
+        self,
+        console: Console,
+        max_steps: int,
+        start_step: int = 0,
+        memory: Callable[[], Memory] = lambda: _UNKNOWN,
     ):
         self.max_steps, self.memory = max_steps, memory
         self._plain = not console.is_terminal or console.is_dumb_terminal
+        self._narrow = not self._plain and console.width < _WIDE
         self._bars = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24 if console.width >= 120 else 8),
+            *([] if self._narrow else [BarColumn(bar_width=16)]),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
             TimeRemainingColumn(),
@@ -221,7 +236,8 @@ class Display:
     def trained(self, step: int, values: Mapping[str, float | None]) -> None:
         """Shows the numbers of a log interval."""
         texts = [f"{name} {value:.4g}" for name, value in values.items() if value is not None]
-        note = "  ".join([*texts, *filter(None, [self.memory()])])
+        memory = (short_memory if self._narrow else memory_text)(*self.memory())
+        note = "  ".join([*texts, *filter(None, [memory])])
         self._bars.update(self._train, note=note)
         if self._plain:
             log.info("step %d/%d  %s  left %s", step, self.max_steps, note, self._left(step))

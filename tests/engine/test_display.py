@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hires import verbosity
-from hires.engine.display import Display, Terminal, log_to, memory_text, show_summary
+from hires.engine.display import Display, Terminal, log_to, memory_text, short_memory, show_summary
 from hires.interfaces import ConfigError
 
 VALUES = {"loss": 0.53217, "lr": 0.003, "images/s": 8.4, "nothing": None}
@@ -33,29 +33,28 @@ def terminal(width=100, **options):
 
 def shown(console):
     """What is on the terminal at the end, without what moves the cursor."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", console.file.getvalue())
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue()))
 
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_training_is_one_line_with_the_time_left_at_its_end(width):
     console = terminal(width)
-    with Display(console, 40, memory=lambda: memory_text(2**29, 2**30, 2**33)) as display:
+    with Display(console, 40, memory=lambda: (2**29, 2**30, 2**33)) as display:
         display.stepped(10)
         display.trained(10, VALUES)
-    lines = [line for line in shown(console).splitlines() if "training" in line or "loss" in line]
-    assert len(shown(console).splitlines()[-1]) <= width
-    text = shown(console).replace("\n", "")
-    assert "loss 0.5322  lr 0.003" in text
-    assert re.search(r"(\d:\d\d:\d\d|-:--:--)", text)
-    if width == 160:
-        assert "512.0 MiB allocated, 1.00 GiB reserved of 8.00 GiB" in text
+    lines = [line for line in shown(console).splitlines() if "loss" in line]
     assert lines
+    assert all(len(line) <= width for line in lines)
+    memory = "0.50/1.00/8.00 GiB" if width == 80 else "512.0 MiB allocated, 1.00 GiB reserved of 8.00 GiB"
+    assert re.fullmatch(
+        rf"training .*10/40 loss 0\.5322  lr 0\.003  images/s 8\.4  {memory} +(\d:\d\d:\d\d|-:--:--)", lines[-1]
+    )
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys):
     console = Terminal()
     log_to(console, None)
-    with Display(console, 40, memory=lambda: memory_text(None, 2**30, None)) as display:
+    with Display(console, 40, memory=lambda: (None, 2**30, None)) as display:
         display.stepped(10)
         display.trained(10, VALUES)
     out = capsys.readouterr().out
@@ -123,6 +122,7 @@ def test_verbose_names_steps(capsys):
 )
 def test_memory_as_far_as_it_is_known(bytes_, text):
     assert memory_text(*bytes_) == text
+    assert bool(short_memory(*bytes_)) == bool(text)
 
 
 def test_the_summary():
