@@ -12,11 +12,11 @@ from lightning_fabric import Fabric
 from omegaconf import DictConfig
 from rich.console import Console
 
-from hires import runs
+from hires import report, runs
 from hires.data.pixel_statistics import assumed, check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
 from hires.engine.checkpointer import read, to_continue, weights
-from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics
+from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics, show_summary
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
 from hires.engine.gauge import Gauge
@@ -29,6 +29,7 @@ from hires.interfaces import ConfigError, ImageSource, Interrupted, MemoryPlan, 
 from hires.learner import make_task, move
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
+from hires.observed import Observed, noted
 from hires.planning import budget_of
 from hires.plans import enforced, planned, searches
 from hires.preparation import Surroundings, prepare, save_plan
@@ -96,9 +97,10 @@ def _train(
     )
     # from here on memory counts; the limit begins later, since loading a checkpoint takes its weights twice
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
-    gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"])
+    gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"], limit=limit.most)
     checkpoint = ranks.by_main(lambda: to_continue((run_dir / runs.LAST).parent))
-    around = Surroundings(run_dir, console, ranks, fabric, gauge, checkpoint, normalization)
+    observed = Observed()
+    around = Surroundings(run_dir, console, ranks, fabric, gauge, checkpoint, normalization, observed)
     prepared = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
     learner, display, trainer, batches, ladder, sources = prepared
     ranks.spread(learner.task, learner.average.module)
@@ -115,13 +117,17 @@ def _train(
         return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
     start = Start(trainer.progress.step, checkpoint is not None, recipe.top.seed, ranks.size)
     ranks.by_main(lambda: note_start(run_dir, start, sources))
-    with limit, gauge:
+    with limit, gauge, observed.fitting(trainer.stopwatch):
         _fit(trainer, batches, display, run_dir)
     show_metrics(console, trainer.progress.metrics)
     ranks.by_main(trainer.checkpointer.raise_failed)
     outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
     if ranks.main:
         write_json(run_dir / "result.json", outcome)
+        report.after_training(
+            run_dir, observed, normalization, learner.fabric.device.type, trainer.progress.best_step
+        )
+    show_summary(console, outcome, {"weights": run_dir / "checkpoints", "report": run_dir / report.PAGE})
     log.info("Done: %s", run_dir)
     return outcome
 
@@ -181,8 +187,11 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     task = make_task(recipe, source.classes, training=None, load_pretrained=False, normalization=normalization)
     task.load_state_dict(weights(state))
     move(task, recipe, fabric)
+    evaluator = recipe.task.evaluator(source.classes)
+    notes = noted(evaluator)
     with Display(console, max_steps=0) as display:
-        metrics = make_evaluation(recipe, source, fabric, display.evaluating)(task)
+        evaluation = make_evaluation(recipe, source, fabric, display.evaluating, evaluator=evaluator, notes=notes)
+        metrics = evaluation(task)
     show_metrics(console, metrics)
     folder = run_dir / "evaluate" / f"{cfg.split}-{checkpoint.stem}"
     outcome = {
@@ -193,6 +202,17 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     }
     write_json(folder / "result.json", outcome)
     write_text(folder / "classes.csv", class_table(metrics))
+    report.after_evaluation(
+        run_dir,
+        folder,
+        source,
+        normalization,
+        notes.evidence(),
+        metrics,
+        cfg.split,
+        checkpoint,
+        fabric.device.type,
+    )
     log.info("Done: %s", folder)
     return outcome
 

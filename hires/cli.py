@@ -13,7 +13,16 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from hires import __version__, cli_check, cli_errors, cli_help, cli_launchers, cli_settings, instantiate
+from hires import (
+    __version__,
+    cli_check,
+    cli_errors,
+    cli_help,
+    cli_launchers,
+    cli_settings,
+    instantiate,
+    verbosity,
+)
 from hires.cli_compose import Request, parse
 from hires.cli_signals import ended_by_signals
 from hires.errors import ConfigError, HiresError, Interrupted
@@ -25,7 +34,7 @@ COMMANDS = {
     "predict": "Write masks or boxes of any images with a trained run, at native resolution.",
     "autobatch": "Find the plan that fits a budget: the largest micro-batch or image size, or the fastest.",
     "profile": "Predict what a training step occupies, on any device, and what policies would change.",
-    "compare": "Train under several settings side by side: memory, time, losses, differences.",
+    "compare": "Train under several settings side by side, or set finished runs side by side (runs=[A,B]).",
     "check-data": "Read every file of a data set and report what is broken, odd, or asks for other settings.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
@@ -165,8 +174,10 @@ class _Run:
         if cfg.get("run_config"):
             cfg = import_module("hires.cli_repeat").repeated(cfg, self.request)
         cli_check.check(cfg, self.request)
+        verbosity.choose(cfg.get("log_level", "info"))
         name = self.request.command
-        settings = cli_settings.compose_settings(cfg, self.request) if name == "compare" else {}
+        is_to_train = name == "compare" and cfg.get("runs") is None
+        settings = cli_settings.compose_settings(cfg, self.request) if is_to_train else {}
         with without_collections():
             instantiate.check(cfg, "", instantiate.allowed_on_command_line())
             for setting, (_, composed) in settings.items():
@@ -210,7 +221,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _report(error: Exception, message: str, code: int) -> int:
     """Prints one line, after the traceback where that was asked for, and gives the exit code back."""
-    if "1" in (os.environ.get(_FULL_ERROR), os.environ.get("HIRES_DEBUG")):
+    if "1" in (os.environ.get(_FULL_ERROR), os.environ.get("HIRES_DEBUG")) or verbosity.is_verbose():
         traceback.print_exception(error)
     print(" ".join(message.split()), file=sys.stderr)
     return code

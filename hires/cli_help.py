@@ -48,6 +48,7 @@ EXAMPLES = {
             "hires compare experiment=demo 'settings={adamw: [], sgd: [optimizer=sgd]}' evaluate=true steps=140",
             "two optimizers by their validation metric",
         ),
+        ("hires compare runs=[RUN,RUN]", "two finished runs: what they were made with, and what came of it"),
     ),
     "check-data": (
         ("hires check-data experiment=hrf_vessels data_dir=DIR", "the data set of an experiment"),

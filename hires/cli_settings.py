@@ -22,6 +22,8 @@ COMMON = (
     "evaluate",
     "measure_memory",
     "run_dir",
+    "runs",
+    "log_level",
     "resume",
     "allow_targets",
 )

@@ -10,15 +10,17 @@ from omegaconf import DictConfig
 
 from hires import runs
 from hires.cli_settings import Setting, named
+from hires.compare_runs import found_of_runs
 from hires.compare_turns import take_turns
 from hires.engine.display import Display, Terminal, log_to
-from hires.engine.files import write_json, write_text
+from hires.engine.files import jsonable, write_json, write_text
 from hires.instantiate import instantiate
 from hires.interfaces import ConfigError, ImageSource
 from hires.measured_memory import measure_memory
 from hires.recipe import Count, read_recipe
 from hires.settings import Settings
 from hires.trainings import Material, open_material
+from hires.visualize import run_comparison
 from hires.visualize.comparison import page, table
 
 log = logging.getLogger(__name__)
@@ -35,10 +37,15 @@ class Options(Settings):
     measure_memory: bool = True
 
 
-def compare(cfg: DictConfig, settings: dict[str, Setting]) -> dict[str, Any]:
-    """Compares the settings, the first of which is the reference; returns what it writes to compare.json."""
+def compare(cfg: DictConfig, settings: dict[str, Setting] | None = None) -> dict[str, Any]:
+    """Compares the settings, the first of which is the reference, or finished runs where there are none.
+
+    Returns what it writes to compare.json.
+    """
     console = Terminal()
     log_to(console, None)
+    if settings is None:
+        return _compare_runs(cfg, console)
     options = _options(cfg)
     materials = _materials(settings, options)
     run_dir = _run_dir(cfg.run_dir)
@@ -60,6 +67,19 @@ def compare(cfg: DictConfig, settings: dict[str, Setting]) -> dict[str, Any]:
     write_json(run_dir / RESULT, outcome)
     write_text(run_dir / PAGE, page(outcome))
     console.print(table(outcome))
+    log.info("Done: %s", run_dir / PAGE)
+    return outcome
+
+
+def _compare_runs(cfg: DictConfig, console: Terminal) -> dict[str, Any]:
+    if cfg.settings is not None:
+        raise ConfigError("settings: belongs to trainings that are still to be made; leave it out beside runs=")
+    found = found_of_runs(cfg.runs)
+    run_dir = _run_dir(cfg.run_dir)
+    outcome = {"command": "compare", "run_dir": str(run_dir), **found}
+    write_json(run_dir / RESULT, outcome)
+    write_text(run_dir / PAGE, run_comparison.page(jsonable(outcome)))
+    console.print(run_comparison.table(outcome))
     log.info("Done: %s", run_dir / PAGE)
     return outcome
 

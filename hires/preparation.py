@@ -29,6 +29,7 @@ from hires.engine.trainer import Routine, Trainer
 from hires.instantiate import allowed_on_command_line, instantiate
 from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, Normalization
 from hires.learner import Learner, make_learner
+from hires.observed import Observed, noted, waits
 from hires.plans import PLAN, plan_text
 from hires.recipe import Recipe
 from hires.wiring import make_batches, make_dataset, make_evaluation, make_guard, make_update
@@ -46,6 +47,7 @@ class Surroundings(NamedTuple):
     gauge: Gauge
     checkpoint: Path | None  # to go on from
     normalization: Normalization
+    observed: Observed
 
 
 class Prepared(NamedTuple):
@@ -63,7 +65,7 @@ def prepare(
     cfg: DictConfig, recipe: Recipe, source: ImageSource, plan: MemoryPlan, around: Surroundings
 ) -> Prepared:
     """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
-    run_dir, console, ranks, fabric, gauge, checkpoint, normalization = around
+    run_dir, console, ranks, fabric, gauge, checkpoint, normalization, observed = around
     fabric = fabric or make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     check_type(source, normalization)  # of a resumed run the images may have changed
     learner = make_learner(recipe, source, fabric, resumed=checkpoint is not None, normalization=normalization)
@@ -78,15 +80,18 @@ def prepare(
         checkpointer.load(checkpoint)
     journal.rewind(learner.progress.step)
     start = learner.progress.step
-    display = Display(console, routine.max_steps, start)
+    budget = plan.budget or gauge.limit
+    display = Display(console, routine.max_steps, start, lambda: (*gauge.so_far(), budget))
     on_change = partial(keep_plan, run_dir) if ranks.main else lambda plan: None
-    stopping = Stopping(ranks)
+    stopping, split = Stopping(ranks), observed.split
+    split.wait = waits(fabric.device)
     guard = make_guard(recipe, learner, ranks)
     sources = {"train": source, **_validation_source(recipe, normalization)}
+    update = make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks, guard, split)
     trainer = Trainer(
-        update=gauge.watching(make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks, guard)),
-        evaluate=_validation(recipe, learner, sources.get("val"), display, ranks, stopping),
-        checkpointer=checkpointer,
+        update=split.watching(gauge.watching(update)),
+        evaluate=_validation(recipe, learner, sources.get("val"), around, display, routine.metric, stopping),
+        checkpointer=split.saves(checkpointer),
         reporter=Reporter(
             journal=journal,
             display=display,
@@ -97,6 +102,7 @@ def prepare(
         progress=learner.progress,
         stopping=stopping,
     )
+    split.leave_out = trainer.stopwatch.leave_out
     sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps, ranks.rank, ranks.size)
     ladder.plan = with_policies(
         recipe, learner, ladder.plan, lambda: [dataset[key] for key in next(iter(sampler), [])]
@@ -161,18 +167,24 @@ def _validation(
     recipe: Recipe,
     learner: Learner,
     source: ImageSource | None,
+    around: Surroundings,
     display: Display,
-    ranks: Ranks,
+    metric: str,
     stopping: Stopping,
 ) -> Callable[[], dict[str, float]]:
     """Evaluates the averaged weights on the validation images; gives no metrics where there are none."""
     if source is None:
         return dict
-    evaluation = make_evaluation(recipe, source, learner.fabric, display.evaluating, ranks, stopping)
+    evaluator, ranks = recipe.task.evaluator(source.classes), around.ranks
+    notes = noted(evaluator)
+    evaluation = make_evaluation(
+        recipe, source, learner.fabric, display.evaluating, ranks, stopping, evaluator, notes
+    )
+    evaluate = around.observed.evaluating(source, evaluation, notes, metric)
 
     def validate() -> dict[str, float]:
         learner.level(ranks)
         with learner.average.whole() as task:
-            return evaluation(task)
+            return evaluate(task, learner.progress.step)
 
     return validate

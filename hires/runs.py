@@ -187,7 +187,7 @@ def read_config(path: Path) -> DictConfig:
     return cfg
 
 
-_WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment", "run_config")
+_WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment", "run_config", "log_level")
 """Keys of the command line that say which run to resume, not what to change in it."""
 _MAY_CHANGE = (
     "trainer.",

@@ -19,15 +19,17 @@ from hires.engine.sharded_share import ShardedShare
 from hires.engine.share import OfSeveral
 from hires.engine.step import Guarding, Share, Trust, Updater, Whole, train_step
 from hires.engine.stopping import Stopping
+from hires.engine.time_split import NoSplit, TimeSplit
 from hires.engine.undo import Undo
 from hires.engine.views import Views
 from hires.interfaces import ImageSource, MemoryPlan, Normalization
 from hires.learner import Learner
 from hires.models.statistics import image_statistics
+from hires.ops.looks import NoNotes, Notes
 from hires.recipe import Recipe
 
 Evaluation = Callable[[Any], dict[str, float]]
-_ALONE, _TRUST = Alone(), Trust()
+_ALONE, _TRUST, _NO_SPLIT, _NO_NOTES = Alone(), Trust(), NoSplit(), NoNotes()
 
 
 def make_update(
@@ -38,6 +40,7 @@ def make_update(
     on_change: Callable[[MemoryPlan], Any] = lambda plan: None,
     ranks: Ranks = _ALONE,
     guard: Guarding = _TRUST,
+    split: TimeSplit = _NO_SPLIT,
 ) -> Updater:
     """One optimizer step of a learner, as a function of the samples; continues where its progress stands.
 
@@ -51,7 +54,7 @@ def make_update(
     if isinstance(ranks, Several) and recipe.sharded:
         share = ShardedShare(ranks, learner.task)
     step = Recovering(
-        make_step(recipe, learner, share, guard),
+        make_step(recipe, learner, share, guard, split),
         ladder,
         undo=Undo(learner.task, optimizer.optimizer, getattr(learner.fabric.strategy.precision, "scaler", None)),
         apply=partial(exchange_plan, recipe, learner),
@@ -91,7 +94,7 @@ def make_guard(recipe: Recipe, learner: Learner, ranks: Ranks = _ALONE) -> Guard
 
 
 def make_step(
-    recipe: Recipe, learner: Learner, share: Share, guard: Guarding = _TRUST
+    recipe: Recipe, learner: Learner, share: Share, guard: Guarding = _TRUST, split: TimeSplit = _NO_SPLIT
 ) -> Callable[..., dict[str, Tensor]]:
     """`train_step` of a learner, as a function of the samples and the size of a micro-batch."""
     fabric = learner.fabric
@@ -101,8 +104,8 @@ def make_step(
         optimizer=learner.optimizer,
         place=Place(fabric.device, recipe.trainer.channels_last),
         autocast=fabric.autocast,
-        backward=fabric.backward,
-        clip=make_clip(recipe, learner),
+        backward=split.backward(fabric.backward),
+        clip=split.clip(make_clip(recipe, learner)),
         share=share,
         guard=guard,
     )
@@ -152,13 +155,18 @@ def make_evaluation(
     progress: Callable[[int, int], None],
     ranks: Ranks = _ALONE,
     stopping: Stopping | None = None,
+    evaluator: Any = None,
+    notes: Notes = _NO_NOTES,
 ) -> Evaluation:
-    """Evaluates a task on a source's whole images; `progress` is told the images done and their number."""
+    """Evaluates a task on a source's whole images; `progress` is told the images done and their number.
+
+    `evaluator` is the task's own unless given; `notes` are taken beside its metrics.
+    """
     settings = recipe.evaluation
     return partial(
         evaluate,
         source=source,
-        evaluator=recipe.task.evaluator(source.classes),
+        evaluator=evaluator or recipe.task.evaluator(source.classes),
         views=FittingViews(make_views(recipe)),
         place=Place(fabric.device, recipe.trainer.channels_last),
         autocast=fabric.autocast,
@@ -167,4 +175,5 @@ def make_evaluation(
         ranks=ranks,
         skip=recipe.data.on_error == "skip",
         stopping=stopping or Stopping(),
+        notes=notes,
     )

@@ -5,7 +5,9 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,12 +15,19 @@ from typing import Any, Self
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
+from hires import verbosity
 from hires.engine.file_log import FileLog
+from hires.visualize.text import seconds, size
 
 log = logging.getLogger(__name__)
 
+
+Memory = tuple[int | None, int | None, int | None]
+_UNKNOWN: Memory = (None, None, None)
+_WIDE = 130  # letters of a terminal from which there is room for words
 
 ALIKE = {"alike": True}
 """`extra` of a record that all processes of a training make alike: the main one shows it."""
@@ -31,7 +40,7 @@ def log_to(console: Console, file: Path | None) -> None:
         to_file = FileLog(file)
         to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         handlers.append(to_file)
-    _log_with(handlers, logging.INFO)
+    _log_with(handlers, logging.DEBUG if verbosity.is_verbose() else logging.INFO)
 
 
 def log_beside(rank: int) -> None:
@@ -54,7 +63,14 @@ def _log_with(handlers: list[logging.Handler], level: int) -> None:
 
 
 class Terminal(Console):
-    """Goes on without output when nobody reads it any more, as after `| head`."""
+    """Goes on without output when nobody reads it any more, as after `| head`; silent where log_level says so.
+
+    Without colours where NO_COLOR is set.
+    """
+
+    def __init__(self, **options: Any):
+        silent = {"quiet": True, "force_terminal": False} if verbosity.is_quiet() else {}
+        super().__init__(**{**options, **silent})
 
     def print(self, *objects: Any, **options: Any) -> None:
         try:
@@ -86,10 +102,15 @@ def _silence() -> None:
 
 
 def console_handler(console: Console) -> logging.Handler:
+    if verbosity.is_quiet():
+        warnings = logging.StreamHandler()
+        warnings.setLevel(logging.WARNING)
+        return warnings
     if console.is_terminal:
         return RichHandler(console=console, show_path=False, show_level=False, log_time_format="%X")
     plain = _Lines(console.file)
-    plain.setFormatter(logging.Formatter("%(message)s"))
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s" if verbosity.is_verbose() else "%(message)s"
+    plain.setFormatter(logging.Formatter(form))
     return plain
 
 
@@ -104,6 +125,46 @@ def show_metrics(console: Console, metrics: Mapping[str, float]) -> None:
         for label, row in rows.items():
             table.add_row(label, *(f"{row[kind]:.4f}" for kind in kinds))
         console.print(table)
+
+
+def memory_text(allocated: int | None, reserved: int | None, budget: int | None) -> str:
+    """What is occupied, as far as it is known."""
+    parts = [f"{size(allocated)} allocated"] if allocated else []
+    parts += [f"{size(reserved)} reserved"] if reserved else []
+    if parts and budget:
+        parts[-1] += f" of {size(budget)}"
+    return ", ".join(parts)
+
+
+def short_memory(allocated: int | None, reserved: int | None, budget: int | None) -> str:
+    """The same in a few letters: what is known of the three, in this order."""
+    known = [count for count in (allocated, reserved, budget) if count] if allocated or reserved else []
+    return f"{'/'.join(f'{count / 2**30:.2f}' for count in known)} GiB" if known else ""
+
+
+def show_summary(console: Console, outcome: Mapping[str, Any], places: Mapping[str, Path]) -> None:
+    """What result.json says of a training, in a few lines, and where more is."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _summary(outcome):
+        table.add_row(name, Text(value))
+    console.print(table)
+    for name, place in places.items():
+        console.print(Text(f"{name}: {place}"), soft_wrap=True)  # in one piece, to be copied
+
+
+def _summary(outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    best, peaks = outcome["best"], outcome["peak_bytes"]
+    if best["value"] is not None:
+        yield f"best {best['metric']}", f"{best['value']:.4f} at step {best['step']} of {outcome['steps']}"
+    for kind in ("allocated", "reserved"):
+        found, predicted = peaks[kind], peaks["predicted"][kind]
+        if found or predicted:
+            yield f"peak {kind}", f"{size(found)}, predicted {size(predicted)}"
+    if outcome["seconds_per_step"]:
+        speed = f"{outcome['images_per_second']:.3g} images a second"
+        yield "a step", f"{seconds(outcome['seconds_per_step'])}, {speed}, without waiting for data"
 
 
 def by_class(metrics: Mapping[str, float]) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
@@ -130,26 +191,40 @@ def class_table(metrics: Mapping[str, float]) -> str:
 
 
 class Display:
-    """Progress of a training; a context manager that gives the terminal back."""
+    """Progress of a training; a context manager that gives the terminal back.
 
-    def __init__(self, console: Console, max_steps: int, start_step: int = 0):
-        self.max_steps = max_steps
+    One line that moves where there is a terminal, else a line for each log interval. `memory` gives bytes
+    allocated and reserved, and the budget. A narrow terminal has them in few letters, and no bar.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        max_steps: int,
+        start_step: int = 0,
+        memory: Callable[[], Memory] = lambda: _UNKNOWN,
+    ):
+        self.max_steps, self.memory = max_steps, memory
+        self._plain = not console.is_terminal or console.is_dumb_terminal
+        self._narrow = not self._plain and console.width < _WIDE
         self._bars = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            *([] if self._narrow else [BarColumn(bar_width=16)]),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
             TimeRemainingColumn(),
             console=console,
-            disable=not console.is_terminal,
+            expand=True,
+            disable=self._plain,
         )
-        self._plain = not console.is_terminal
+        self._begin, self._start_step = time.monotonic(), start_step
         self._train = self._bars.add_task(
             "training", total=max_steps, completed=start_step, note="", visible=max_steps > 0
         )
         self._evaluate = self._bars.add_task("evaluating", total=None, visible=False, note="images")
 
     def __enter__(self) -> Self:
+        self._begin = time.monotonic()
         self._bars.start()
         return self
 
@@ -159,17 +234,26 @@ class Display:
         self._bars.stop()
 
     def stepped(self, step: int) -> None:
+        log.debug("step %d/%d is done", step, self.max_steps)
         self._bars.update(self._train, completed=step)
 
     def trained(self, step: int, values: Mapping[str, float | None]) -> None:
         """Shows the numbers of a log interval."""
-        note = "  ".join(f"{name} {value:.4g}" for name, value in values.items() if value is not None)
+        texts = [f"{name} {value:.4g}" for name, value in values.items() if value is not None]
+        memory = (short_memory if self._narrow else memory_text)(*self.memory())
+        note = "  ".join([*texts, *filter(None, [memory])])
         self._bars.update(self._train, note=note)
         if self._plain:
-            log.info("step %d/%d  %s", step, self.max_steps, note)
+            log.info("step %d/%d  %s  left %s", step, self.max_steps, note, self._left(step))
+
+    def _left(self, step: int) -> str:
+        """The time to the last step, at the pace so far, evaluations included."""
+        pace = (time.monotonic() - self._begin) / max(1, step - self._start_step)
+        return str(timedelta(seconds=round(pace * (self.max_steps - step))))
 
     def evaluating(self, done: int, total: int) -> None:
         """Images done, and how many there are."""
+        log.debug("image %d/%d is evaluated", done, total)
         self._bars.update(self._evaluate, completed=done, total=total, visible=done < total)
 
     def evaluated(self, step: int, metric: str, value: float) -> None:

@@ -16,6 +16,7 @@ from hires.engine.shortage import Shortage, attempt, release
 from hires.engine.stopping import BrokenOff, Stopping
 from hires.engine.views import Views, show
 from hires.interfaces import Batch, DataError, Evaluator, ImageSource, TrainingError, View
+from hires.ops.looks import NoNotes, Notes
 from hires.ops.random_state import WholeRandomState
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,7 @@ def as_it_is(task: Any, look: Callable[[], None]) -> AbstractContextManager[None
     return nullcontext()
 
 
-_ALONE = Alone()
-_NEVER = Stopping()
+_ALONE, _NO_NOTES, _NEVER = Alone(), NoNotes(), Stopping()
 
 
 @torch.inference_mode()
@@ -47,18 +47,20 @@ def evaluate(
     ranks: Ranks = _ALONE,
     skip: bool = False,
     stopping: Stopping = _NEVER,
+    notes: Notes = _NO_NOTES,
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
 
     `place` brings a batch to the device; `progress` is told the images done and their number. Several processes
     have a share of the images each, and all get the same metrics. With `skip`, broken images are left out, up to
-    half of a share. Raises TrainingError when memory runs out with one view at a time, and Interrupted when
-    `stopping` asks for the end, at which every forward pass looks.
+    half of a share. `notes` are taken beside the metrics. Raises TrainingError when memory runs out with one view
+    at a time, and Interrupted when `stopping` asks for the end, at which every forward pass looks.
     """
     fitting = views if isinstance(views, FittingViews) else FittingViews(views)
     training = task.training
     task.eval()
     evaluator.reset()
+    notes.reset()
 
     def looked(batch: Batch) -> Batch:
         stopping.look()
@@ -70,6 +72,7 @@ def evaluate(
             parts_of = partial(predict, task, image, place=looked, autocast=autocast, settle=settle)
             for part in fitting.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
+                notes.update(index, part, target)
             progress(min(index + ranks.size, len(source)), len(source))
     except BrokenOff:
         log.debug("The evaluation is broken off")
@@ -77,6 +80,7 @@ def evaluate(
         task.train(training)
     stopping.settle()
     evaluator.merge(ranks.gather_others(evaluator.counted))
+    notes.merge(ranks.gather_others(notes.counted))
     return ranks.by_main(evaluator.compute)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hires.engine.ranks import Ranks
 from hires.interfaces import Sample
-from hires.ops.process_memory import Growth
+from hires.ops.process_memory import Growth, vm_data
 
 Update = Callable[[list[Sample]], dict[str, Tensor]]
 STEPS = 3  # the first makes the optimizer's state; later ones are timed
@@ -20,15 +20,15 @@ class Gauge:
     On the CPU what is reserved is the growth of the process; only a profiler sees what is allocated there.
     """
 
-    def __init__(self, accelerator: str, *, before: int | None = None, context: int = 0):
+    def __init__(self, accelerator: str, *, before: int | None = None, context: int = 0, limit: int | None = None):
         """`before`: bytes of the process to count from; None: those when it begins.
 
-        `context`: what CUDA takes beside its allocator.
+        `context`: what CUDA takes beside its allocator. `limit`: bytes that the process is held to.
         """
         self.allocated: int | None = None
         self.reserved: int | None = None
         self._cuda = accelerator != "cpu" and torch.cuda.is_available()
-        self._before, self._context = before, context
+        self._before, self._context, self.limit = before, context, limit
         self._growth: Growth | None = None
 
     def __enter__(self) -> Self:
@@ -43,6 +43,15 @@ class Gauge:
         if self._growth is not None:
             self._growth.__exit__(*error)
             self.reserved, self._growth = self._growth.bytes, None
+
+    def so_far(self) -> tuple[int | None, int | None]:
+        """The most that was allocated and reserved until now; on the CPU what is reserved now, or was at first."""
+        if self._cuda:
+            return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved() + self._context
+        now = vm_data()
+        if now is None or self._before is None:
+            return None, self.reserved
+        return None, max(now - self._before, self.reserved or 0)
 
     def peaks(self, ranks: Ranks) -> tuple[int | None, int | None]:
         """What was allocated and reserved, of the processes where it was most."""

@@ -80,6 +80,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self.rates: deque[float] = deque(maxlen=self.INTERVALS)
         self.steps = 0
+        self.waited = 0.0  # seconds, for items
         self.start()
 
     def start(self) -> None:
@@ -95,8 +96,14 @@ class Stopwatch:
                 item = next(iterator)
             except StopIteration:
                 return
-            self._excluded += time.perf_counter() - begin
+            seconds = time.perf_counter() - begin
+            self._excluded, self.waited = self._excluded + seconds, self.waited + seconds
             yield item
+
+    def leave_out(self, seconds: float) -> None:
+        """The step at work does not count, of which so many seconds have gone."""
+        self._excluded += seconds
+        self._interval_steps -= 1
 
     def stepped(self) -> None:
         self.steps += 1

@@ -7,6 +7,7 @@ from itertools import zip_longest
 import numpy as np
 
 from hires.evaluation.coco import CocoScores, ImageRecord, coco_scores
+from hires.evaluation.detection_notes import DetectionNotes
 from hires.evaluation.operating_point import best_point, false_alarms, verdicts
 from hires.ops.boxes import Detections, strongest
 from hires.ops.paste import pasted
@@ -47,6 +48,10 @@ class DetectionEvaluator:
 
     def reset(self) -> None:
         self.records: list[ImageRecord] = []
+        self.precision: np.ndarray | None = (
+            None  # (101 recalls, classes) at IoU 0.5, once computed; -1 without truth
+        )
+        self.confidence = float("nan")  # the best, once computed
 
     def update(self, part: Detections, target: Mapping[str, np.ndarray]) -> None:
         found, target = strongest(part, self.max_detections), self._of_every_class(target)
@@ -89,9 +94,14 @@ class DetectionEvaluator:
         rounds = zip_longest(self.records, *others)
         self.records = [record for each in rounds for record in each if record is not None]
 
+    def notes(self) -> DetectionNotes:
+        """Notes on the images that are counted from now on."""
+        return DetectionNotes(self)
+
     def compute(self) -> dict[str, float]:
         self._warn_of_crowded_images()
         boxes = self._coco(masks=False)
+        self.precision = boxes.precision[0, :, :, 0]
         sizes = {f"AP_{name}": boxes.ap(area=area) for area, name in enumerate(_SIZES, 1)}
         scores = self._precisions(boxes, "") | sizes | {"AR": boxes.ar()} | self._points()
         return scores | (self._precisions(self._coco(masks=True), "mask_") if self.instance_masks else {})
@@ -119,6 +129,7 @@ class DetectionEvaluator:
         verdict, truth = _all(judged), _all(r.labels[~r.ignored] for r in self.records)
         overall = best_point(scores, verdict, len(truth))
         empty, alarms = false_alarms(self.records, judged, overall.confidence)
+        self.confidence = overall.confidence
         result = {
             "precision": overall.precision,
             "recall": overall.recall,

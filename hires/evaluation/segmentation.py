@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hires.evaluation.confusion import Confusion, ConfusionMatrix, MultilabelConfusion
+from hires.evaluation.segmentation_notes import SegmentationNotes
 
 
 class LabelRows(NamedTuple):
@@ -40,6 +41,10 @@ class SegmentationEvaluator:
     def merge(self, others: Sequence[np.ndarray]) -> None:
         for counts in others:
             self.confusion.counts += counts
+
+    def notes(self) -> SegmentationNotes:
+        """Notes on the images that are counted from now on."""
+        return SegmentationNotes(self)
 
     def compute(self) -> dict[str, float]:
         iou, dice = self.confusion.iou(), self.confusion.dice()

@@ -46,6 +46,14 @@ summary i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.
 details table { font-size: 0.9rem; }
 details td:last-child, details th:last-child { text-align: left; white-space: normal; min-width: 12rem; }
 .broad { display: none; } .broad svg { max-width: none; }
+.named td:has(i) { min-width: 5rem; }
+:focus-visible { outline: 2px solid var(--c0); outline-offset: 2px; }
+nav a { display: inline-block; margin-right: 1.2em; padding: 0.2rem 0; } a { color: var(--c0); }
+.strip { display: flex; gap: 0.6rem; overflow-x: auto; padding-bottom: 0.4rem; }
+.strip figure { margin: 0; flex: none; } .strip img { display: block; width: min(19rem, 42vw); height: auto; }
+figcaption { color: var(--faint); font-size: 0.85rem; } h3 { font-size: 1rem; margin: 1.4rem 0 0.4rem; }
+.matrix th, .matrix td { text-align: right; padding: 0.3rem 0.5rem; } .matrix thead th { vertical-align: bottom; }
+.matrix td { background: color-mix(in srgb, var(--c0) calc(55% * var(--share)), transparent); }
 @media (min-width: 46rem) { .broad { display: block; } .narrow { display: none; }
   details .named td:first-child { max-width: 28rem; } }
 """
@@ -67,23 +75,36 @@ def document(title: str, parts: Sequence[str]) -> str:
 
 
 def html_table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], colours: Sequence[int] = (), *, named: bool = False
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    colours: Sequence[int] = (),
+    *,
+    named: bool = False,
+    keys: bool = False,
 ) -> str:
     """A table of texts; what follows a line break in a cell is smaller.
 
     Colours go before the first cells of as many rows. The first cells of a `named` table stay where they are while
-    the others scroll.
+    the others scroll; where they are `keys`, lines end behind their dots and underscores.
     """
-    lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"]
+    lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"]
     for index, row in enumerate(rows):
         key = f'<i class="c{colours[index] % COLOURS}"></i>' if index < len(colours) else ""
-        cells = "".join(f"<td>{_cell(cell)}</td>" for cell in row)
+        texts = [cell(text) for text in row]
+        if keys:
+            texts[0] = texts[0].replace(".", ".<wbr>").replace("_", "_<wbr>")
+        cells = "".join(f"<td>{text}</td>" for text in texts)
         lines.append(f"<tr>{cells.replace('<td>', f'<td>{key}', 1)}</tr>")
     kind = "wide named" if named else "wide"
-    return f'<div class="{kind}"><table>\n' + "\n".join(lines) + "\n</table></div>"
+    return scrolling("<table>\n" + "\n".join(lines) + "\n</table>", kind, head[0] if head and head[0] else "table")
 
 
-def _cell(text: str) -> str:
+def scrolling(content: str, kind: str, name: str) -> str:
+    """HTML in a box of its own that scrolls where it is too wide, by keyboard too; `name` tells what it is."""
+    return f'<div class="{kind}" role="region" aria-label="{escape(name)}" tabindex="0">{content}</div>'
+
+
+def cell(text: str) -> str:
     first, *more = text.split("\n")
     return escape(first) + "".join(f"<small>{escape(line)}</small>" for line in more)
 
@@ -145,5 +166,6 @@ def details(text: str, colour: int, parts: Sequence[str], *, is_open: bool) -> s
     return f"<details{' open' * is_open}>\n" + "\n".join([shown, *parts]) + "\n</details>"
 
 
-def heading(text: str) -> str:
-    return f"<h2>{escape(text)}</h2>"
+def heading(text: str, name: str = "") -> str:
+    """A heading; links of the page reach it by a `name`."""
+    return f'<h2 id="{escape(name)}">{escape(text)}</h2>' if name else f"<h2>{escape(text)}</h2>"

@@ -1,0 +1,75 @@
+"""What a training notices of itself for its report: where the time goes, and the images of its evaluations."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from hires.engine.progress import Stopwatch
+from hires.engine.time_split import TimeSplit
+from hires.interfaces import ImageSource
+from hires.ops.looks import Evidence, HarmlessNotes, Notes
+
+
+class Taken(NamedTuple):
+    """The notes of an evaluation."""
+
+    step: int
+    metrics: dict[str, float]
+    evidence: Evidence
+
+
+@dataclass
+class Observed:
+    """Filled while a process trains; `best` is None where the best evaluation was not made by it."""
+
+    split: TimeSplit = field(default_factory=TimeSplit)
+    source: ImageSource | None = None  # the validation images
+    best: Taken | None = None
+    last: Taken | None = None
+
+    @contextmanager
+    def fitting(self, stopwatch: Stopwatch) -> Iterator[None]:
+        """While the loop runs."""
+        with self.split.of("all"):
+            yield
+        self.split.whole["waiting"] = stopwatch.waited
+
+    def evaluating(
+        self, source: ImageSource, evaluation: Callable[..., dict[str, float]], notes: HarmlessNotes, metric: str
+    ) -> Callable[[Any, int], dict[str, float]]:
+        """The evaluation of a task at a step, whose notes are kept when it is the best."""
+        self.source = source
+
+        def evaluate(task: Any, step: int) -> dict[str, float]:
+            with self.split.of("evaluation"):
+                metrics = evaluation(task)
+                evidence = notes.evidence()
+            if evidence is not None:
+                self._keep(Taken(step, metrics, evidence), metric)
+            return metrics
+
+        return evaluate
+
+    def _keep(self, taken: Taken, metric: str) -> None:
+        """By the rule by which checkpoints are judged."""
+        value, before = taken.metrics[metric], self.best and self.best.metrics[metric]
+        if not math.isnan(value) and (before is None or value > before):
+            self.best = taken
+        self.last = taken
+
+
+def noted(evaluator: Any) -> HarmlessNotes:
+    """Notes beside an evaluator."""
+    notes: Notes = evaluator.notes()
+    return HarmlessNotes(notes)
+
+
+def waits(device: torch.device) -> Callable[[], None] | None:
+    """Waits for a device that works on its own; None for others."""
+    if device.type != "cuda":
+        return None
+    return lambda: torch.cuda.synchronize(device)

@@ -1,0 +1,72 @@
+"""What a run has left in its directory, read back."""
+
+import json
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hires.interfaces import DataError
+from hires.visualize.text import size
+
+_PACKAGES = (
+    "torch",
+    "torchvision",
+    "timm",
+    "albumentations",
+    "lightning-fabric",
+    "numpy",
+    "opencv-python-headless",
+)
+
+
+def records(run_dir: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl; a last one that is cut off does not count."""
+    path, found = run_dir / "metrics.jsonl", []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and record.get("kind") in ("train", "evaluate") and "step" in record:
+            found.append(record)
+    return found
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What a JSON file says, {} where it is not there. Raises DataError for what is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from error
+    return found if isinstance(found, dict) else {}
+
+
+def environment(run_dir: Path) -> list[tuple[str, str]]:
+    """What a run was last started with, by its environment.json; without that, what this page is made with.
+
+    Command lines are left out: their paths may name people.
+    """
+    starts = read_json(run_dir / "environment.json").get("starts")
+    if isinstance(starts, list) and starts and isinstance(starts[-1], dict):
+        kept = {name: value for name, value in starts[-1].items() if name not in ("command", "overrides")}
+        return [("starts", str(len(starts))), *_flat(kept)]
+    found = [("this page was made with", "")]
+    found += [("python", platform.python_version()), ("system", platform.platform())]
+    for name in ("hires", *_PACKAGES):
+        try:
+            found.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted names and plain values as texts; what is null is left out."""
+    if isinstance(value, (dict, list)):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _flat(child, f"{name}.{key}" if name else str(key))
+    elif value is not None:
+        is_size = name.endswith("_bytes") and isinstance(value, int)
+        yield name.removesuffix("_bytes"), size(value) if is_size else str(value)

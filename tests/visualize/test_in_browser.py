@@ -1,0 +1,40 @@
+"""Pages as a real browser shows them, on a phone and a laptop, in light and dark."""
+
+import cv2
+import pytest
+
+from hires.visualize import report, run_comparison
+from tests.visualize.browser import facts, needs_chromium, screenshot
+from tests.visualize.reports import content
+from tests.visualize.test_run_comparison import outcome
+
+PAGES = {"report": lambda: report.page(content()), "runs": lambda: run_comparison.page(outcome())}
+DRAWN = {"report": ["lines 5", "bars 8", "images 27"], "runs": ["lines 9", "bars 5", "images 0"]}
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_cut_and_everything_is_drawn(tmp_path, name):
+    said, console = facts(tmp_path, PAGES[name](), [390, 1280])
+    assert said == {390: DRAWN[name], 1280: DRAWN[name]}
+    assert console == []
+
+
+@needs_chromium
+def test_what_is_wrong_would_be_seen(tmp_path):
+    broken = report.page(content()) + "<p style='width:2000px'>wide</p><img src='data:,'><script>x.y</script>"
+    said, console = facts(tmp_path, broken, [390])
+    assert "the page scrolls sideways" in said[390]
+    assert "an image is not shown" in said[390]
+    assert len(console) == 1
+
+
+@needs_chromium
+def test_dark_is_dark(tmp_path):
+    brightness = {}
+    for dark in (False, True):
+        shot = cv2.imread(str(screenshot(tmp_path, PAGES["report"](), 1280, 1400, dark=dark)))
+        assert shot.std() > 10  # there is something on it
+        brightness[dark] = float(cv2.mean(shot)[0])
+    assert brightness[True] < 60
+    assert brightness[False] > 200
