@@ -44,10 +44,6 @@ EXAMPLES = {
             "hires compare experiment=demo 'settings={fp32: [], bf16: [trainer.precision=bf16-mixed]}' steps=50",
             "two precisions, 50 steps of each",
         ),
-        (
-            "hires compare experiment=demo 'settings={adamw: [], sgd: [optimizer=sgd]}' evaluate=true steps=140",
-            "two optimizers by their validation metric",
-        ),
         ("hires compare runs=[RUN,RUN]", "two finished runs: what they were made with, and what came of it"),
     ),
     "check-data": (

@@ -11,7 +11,7 @@ import torch
 from hires.engine.progress import Stopwatch
 from hires.engine.time_split import TimeSplit
 from hires.interfaces import ImageSource
-from hires.ops.looks import Evidence, HarmlessNotes, Notes
+from hires.ops.looks import Evidence, HarmlessNotes, NoNotes, Notes
 
 
 class Taken(NamedTuple):
@@ -63,8 +63,8 @@ class Observed:
 
 
 def noted(evaluator: Any) -> HarmlessNotes:
-    """Notes beside an evaluator."""
-    notes: Notes = evaluator.notes()
+    """Notes beside an evaluator; none where it has no way to take any."""
+    notes: Notes = getattr(evaluator, "notes", NoNotes)()
     return HarmlessNotes(notes)
 
 

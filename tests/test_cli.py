@@ -566,7 +566,16 @@ def test_help_of_evaluate(hires: Hires) -> None:
 
 def test_help_of_compare(hires: Hires) -> None:
     _, out, _ = hires("compare", "--help")
-    for key in ("settings", "steps", "evaluate", "measure_memory", "run_dir", "trainer.max_steps", "image_size"):
+    for key in (
+        "runs",
+        "settings",
+        "steps",
+        "evaluate",
+        "measure_memory",
+        "run_dir",
+        "trainer.max_steps",
+        "image_size",
+    ):
         assert f"\n  {key}=" in out
     assert out.count("\n  hires compare ") == 3
 
