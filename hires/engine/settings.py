@@ -28,7 +28,7 @@ class TrainerSettings(Settings):
     channels_last: bool = True
     compile: bool = False
     log_every: Count = 10
-    checkpoint_every: Count = 100
+    checkpoint_every: Count = 500
     checkpoint_minutes: Annotated[float, Bounds(0)] | None = 10
     patience: Count | None = None
     max_skipped: Annotated[int, Bounds(0)] = 10
