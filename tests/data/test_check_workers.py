@@ -18,7 +18,7 @@ from hires.data.pairs import Pair
 
 class Slow(examine.Examiner):
     def __call__(self, pair):
-        print(os.getpid(), flush=True)
+        os.write(1, b"%d\\n" % os.getpid())  # in one piece, beside the other process
         time.sleep(120)
 
 pairs = [Pair(name, name, "") for name in ("0.png", "1.png")]
@@ -29,8 +29,8 @@ examine.examine(Slow(Path(sys.argv[1]), None), pairs, 2, lambda done: None)
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs process descriptors of Linux")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
 def test_readers_end_when_the_process_that_they_read_for_is_ended(tmp_path, number):
-    for number in range(2):
-        save(tmp_path / f"{number}.png", noise(8, 8))
+    for index in range(2):
+        save(tmp_path / f"{index}.png", noise(8, 8))
     command = [sys.executable, "-c", _SURVEY, str(tmp_path)]
     default = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell may have it ignored
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=default) as main:
