@@ -154,8 +154,11 @@ def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, ru
         with display, trainer.stopping:
             trainer.fit(batches)
     except Interrupted as stop:
-        what = "%s: stopped after step %d, which %s holds; resume=%s goes on from there"
-        log.info(what, stop, trainer.progress.step, run_dir / runs.LAST, run_dir)
+        if trainer.checkpointer.failed:
+            log.error("%s: stopped after step %d, which is not on disk", stop, trainer.progress.step)
+        else:
+            what = "%s: stopped after step %d, which %s holds; resume=%s goes on from there"
+            log.info(what, stop, trainer.progress.step, run_dir / runs.LAST, run_dir)
         raise
     finally:
         trainer.reporter.journal.close()
