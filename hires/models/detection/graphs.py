@@ -5,6 +5,7 @@ are, and `topk` always sees enough of them.
 """
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +101,7 @@ class RegionGraph(nn.Module):
 
     def _masks(self, features: list[Tensor], found: Found, extent: tuple[int, int]) -> Tensor:
         boxes, _, labels = found
-        head = self.network.head["mask"]
+        head: Any = self.network.head["mask"]
         named = {str(level): values for level, values in enumerate(features)}
         logits = head.predictor(head.layers(head.pool(named, [boxes], [extent])))
         picked = labels[:, None, None, None].expand(-1, 1, logits.shape[2], logits.shape[3])
@@ -142,9 +143,7 @@ def candidates(scores: Tensor, choice: Choice) -> tuple[Tensor, Tensor, Tensor]:
     return order // scores.shape[-1], best, order % scores.shape[-1]
 
 
-def suppressed(
-    boxes: Tensor, scores: Tensor, labels: Tensor, extent: tuple[int, int], choice: Choice
-) -> Found:
+def suppressed(boxes: Tensor, scores: Tensor, labels: Tensor, extent: tuple[int, int], choice: Choice) -> Found:
     """As `hires.ops.dense.suppressed`."""
     boxes = clip_boxes_to_image(boxes, extent)
     keep = apart_nms(boxes, scores, labels, extent, choice.iou)[: choice.most]
