@@ -1,6 +1,5 @@
 """Writes an exported model and compares it with ours: a file is kept only when both do the same."""
 
-import logging
 import os
 import tempfile
 import time
@@ -16,12 +15,9 @@ from hires.interfaces import DataError
 from hires.ops.agreement import NONE
 from hires.tasks.graphs import LIMIT, Exportable
 
-log = logging.getLogger(__name__)
-
 Size = tuple[int, int]
 _UNMATCHED = 0.01  # share of detections that rounding may decide about
 _WITH = {"onnx": "ONNX Runtime", "torch_export": "torch.export"}
-
 
 Images = Callable[[int, Size], Tensor]
 """Images (B, C, H, W) of the type of the files, for a number of them and a size."""
@@ -133,4 +129,6 @@ def _move(folder: Path, path: Path) -> None:
     """Brings the file and what belongs to it to its place, itself last."""
     path.with_name(f"{path.name}.data").unlink(missing_ok=True)  # weights of a larger one that was there before
     for file in sorted(folder.iterdir(), key=lambda file: file.name == path.name):
+        with open(file, "rb") as content:
+            os.fsync(content.fileno())
         os.replace(file, path.parent / file.name)
