@@ -181,6 +181,17 @@ def test_detection_in_onnx_runtime(onnx, export, run_dir, name):
             np.testing.assert_allclose(got["masks"], wanted.masks.numpy(), atol=1e-3, rtol=0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fcos", "mask_rcnn"])
+def test_detection_by_torch_export(export, run_dir, name):
+    task = made_run(run_dir, *model(name, DETECTION), *BOXES)
+    outcome = export("format=torch_export")
+    coarsest = task.network.neck.strides[-1]
+    assert outcome["model"]["takes"] == {"batch": 1, "height": None, "width": None, "least": coarsest + 32}
+    assert outcome["checked"]["compared"] > 30
+    assert outcome["checked"]["unmatched"] == 0
+
+
 def test_torch_export_of_classes_from_normalised_pixels(export, run_dir):
     task = made_run(run_dir, *model("fpn", SEGMENTATION), *MASKS)
     outcome = export("format=torch_export", "output=classes", "normalize=false")
