@@ -76,9 +76,9 @@ def _attempt(
         "batch": None if "batch" in dynamic else 1,
         **{n: None if n in dynamic else side for n, side in zip(("height", "width"), job.size, strict=True)},
     }
-    described = {**described, "takes": {**takes, "least": shape.least(job.kind) if "height" in dynamic else None}}
+    described = {**described, "takes": {**takes, "least": shape.least if "height" in dynamic else None}}
     kind = torch.uint8 if job.input_type == "uint8" else torch.float32
-    program = trace(exportable.graph, shape, described["input"]["channels"], kind, job.kind)
+    program = trace(exportable.graph, shape, described["input"]["channels"], kind)
     write(program, path, job.kind, outputs=list(exportable.outputs), metadata=described, opset=job.opset)
     files = sorted(path.parent.iterdir())
     return {
@@ -95,7 +95,7 @@ def _attempt(
 def _checked(job: Job, path: Path, shape: Shape, exportable: Exportable, images: Images) -> dict[str, Any]:
     """Compares at three sizes, or three times where the size is fixed. Raises NotExportable for a difference."""
     run, total, rows = opened(path, job.kind), NONE, []
-    for number, size in enumerate(check_sizes(shape, shape.least(job.kind))):
+    for number, size in enumerate(check_sizes(shape, shape.least)):
         count = 1 + number % 2 if "batch" in shape.dynamic else 1
         shown = images(count, size)
         got = run(exportable.fed(shown).to(torch.uint8 if job.input_type == "uint8" else torch.float32))

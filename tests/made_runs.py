@@ -18,8 +18,8 @@ from hires.recipe import Recipe, read_recipe
 from hires.runs import LAST, save_config
 
 CLASSES = ("background", "disc", "bar")
-SPREAD = {"cls_logits": 2.0, "cls_score": 2.0, "bbox_reg": 0.5, "bbox_pred": 0.5, "bbox_ctrness": 1.0}
-"""Deviation of what the last layers of detectors say, whose own weights would say much the same everywhere."""
+SPREAD = {"cls_logits": 1.0, "cls_score": 1.0, "bbox_reg": 0.5, "bbox_pred": 0.5, "bbox_ctrness": 1.0}
+"""Deviation of what the last layers of detectors say: else much the same everywhere; more, and scores are all 1."""
 
 
 def made_run(run_dir: Path, *overrides: str, classes: tuple[str, ...] = CLASSES):
@@ -40,8 +40,12 @@ def lively_task(recipe: Recipe, classes: tuple[str, ...]):
     """A task in evaluation: norms with statistics of images, detections whose scores differ."""
     torch.manual_seed(0)
     task = make_task(recipe, classes, training=None, load_pretrained=False)
-    further = {"bbox_reg": 6.0} if recipe.task.kind == "fcos" else {}  # in strides, so that boxes overlap
-    pixels = images(4, (96, 128))
+    # logits of dense detectors begin at -4.6, and boxes of fcos, in strides, have to overlap
+    further = {"fcos": {"bbox_reg": 6.0, "cls_logits": 2.0}, "retinanet": {"cls_logits": 2.0}}.get(
+        recipe.task.kind, {}
+    )
+    noise = torch.randint(256, (2, 3, 96, 128), dtype=torch.uint8)
+    pixels = torch.cat([images(2, (96, 128)), noise])
     for norm in (part for part in task.modules() if isinstance(part, nn.BatchNorm2d)):
         norm.momentum = None  # the mean of all passes
     with torch.no_grad():

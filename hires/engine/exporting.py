@@ -37,9 +37,10 @@ class Shape(NamedTuple):
     stride: int  # of which sides are multiples
     coarsest: int  # stride of the smallest maps
 
-    def least(self, kind: Format) -> int:
-        """The smallest side that is free: torch.export makes something else of maps that are 1 high or wide."""
-        return self.stride if kind == "onnx" else self.coarsest + self.stride
+    @property
+    def least(self) -> int:
+        """The smallest side that is free: torch.export takes no map to be 1 high or wide."""
+        return self.coarsest + self.stride
 
 
 def check_format(kind: Format) -> None:
@@ -51,7 +52,7 @@ def check_format(kind: Format) -> None:
         )
 
 
-def trace(graph: nn.Module, shape: Shape, channels: int, dtype: torch.dtype, kind: Format) -> ExportedProgram:
+def trace(graph: nn.Module, shape: Shape, channels: int, dtype: torch.dtype) -> ExportedProgram:
     """The program of a graph of images (B, C, H, W).
 
     Raises NotExportable with the reason of torch.
@@ -64,7 +65,7 @@ def trace(graph: nn.Module, shape: Shape, channels: int, dtype: torch.dtype, kin
         dims[0] = Dim("batch", min=1)
     for axis, name in ((2, "height"), (3, "width")):
         if name in shape.dynamic:
-            dims[axis] = shape.stride * Dim(f"{name}_in_strides", min=shape.least(kind) // shape.stride)
+            dims[axis] = shape.stride * Dim(f"{name}_in_strides", min=shape.least // shape.stride)
     example = torch.zeros(batch, channels, height, width, dtype=dtype)
     with _explained("torch.export"), torch.no_grad():
         return torch.export.export(graph.eval(), (example,), dynamic_shapes=(dims,))

@@ -32,7 +32,8 @@ def test_another_class_counts_by_its_probability():
     probabilities = torch.tensor([[[[0.5, 0.2]], [[0.4, 0.8]]]])
     ours = torch.tensor([[[0, 1]]], dtype=torch.uint8)
     assert classes(probabilities, ours, ours).difference == 0
-    assert classes(probabilities, ours, 1 - ours[..., :1].repeat(1, 1, 2)).difference == pytest.approx(0.1, rel=1e-3)
+    others = torch.ones_like(ours)
+    assert classes(probabilities, ours, others).difference == pytest.approx(0.1, rel=1e-3)
     assert classes(probabilities, ours, torch.zeros_like(ours)).difference == pytest.approx(0.6, rel=1e-3)
 
 
@@ -40,8 +41,9 @@ def test_another_bit_counts_by_its_margin():
     probabilities = torch.tensor([[[[0.5, 0.2]], [[0.4, 0.8]]]])
     ours = torch.tensor([[[1, 2]]], dtype=torch.uint8)
     assert bits(probabilities, ours, ours).difference == 0
-    assert bits(probabilities, ours, torch.tensor([[[3, 2]]], dtype=torch.uint8)).difference == pytest.approx(0.1, rel=1e-3)
-    assert bits(probabilities, ours, torch.tensor([[[1, 0]]], dtype=torch.uint8)).difference == pytest.approx(0.3, rel=1e-3)
+    one_more, one_less = (torch.tensor([[pair]], dtype=torch.uint8) for pair in ([3, 2], [1, 0]))
+    assert bits(probabilities, ours, one_more).difference == pytest.approx(0.1, rel=1e-3)
+    assert bits(probabilities, ours, one_less).difference == pytest.approx(0.3, rel=1e-3)
 
 
 def test_detections_in_another_order_are_the_same():
