@@ -19,7 +19,7 @@ from hires.runs import LAST, save_config
 
 CLASSES = ("background", "disc", "bar")
 SPREAD = {"cls_logits": 1.0, "cls_score": 1.0, "bbox_reg": 0.5, "bbox_pred": 0.5, "bbox_ctrness": 1.0}
-"""Deviation of what the last layers of detectors say: else much the same everywhere; more, and scores are all 1."""
+"""Deviation of what the last layers of detectors say: with less it is all the same, with more scores are all 1."""
 
 
 def made_run(run_dir: Path, *overrides: str, classes: tuple[str, ...] = CLASSES):
