@@ -35,10 +35,12 @@ COMMANDS = {
     "autobatch": "Find the plan that fits a budget: the largest micro-batch or image size, or the fastest.",
     "profile": "Predict what a training step occupies, on any device, and what policies would change.",
     "compare": "Train under several settings side by side, or set finished runs side by side (runs=[A,B]).",
+    "export": "Write the model of a run as ONNX or torch.export, and check that it does the same.",
     "check-data": "Read every file of a data set and report what is broken, odd, or asks for other settings.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
-MODULES = {name: f"hires.{name.replace('-', '_')}" for name in ("autobatch", "compare", "profile", "check-data")}
+_OWN = ("autobatch", "compare", "profile", "export", "check-data")
+MODULES = {name: f"hires.{name.replace('-', '_')}" for name in _OWN}
 MODULES["predict"] = "hires.prediction"  # hires.predict is left to the Python interface
 """Commands whose functions are elsewhere."""
 

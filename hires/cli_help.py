@@ -46,6 +46,11 @@ EXAMPLES = {
         ),
         ("hires compare runs=[RUN,RUN]", "two finished runs: what they were made with, and what came of it"),
     ),
+    "export": (
+        ("hires export run=runs/demo/2025-01-31_12-00-00", "the best checkpoint as ONNX, for images of any size"),
+        ("hires export run=RUN output=classes input_type=uint8 out=model.onnx", "8-bit pixels to class indices"),
+        ("hires export run=RUN format=torch_export dynamic=false image_size=[512,768]", "torch.export, one size"),
+    ),
     "check-data": (
         ("hires check-data experiment=hrf_vessels data_dir=DIR", "the data set of an experiment"),
         (

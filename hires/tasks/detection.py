@@ -15,6 +15,7 @@ from hires.ops.choices import DetectionChoices
 from hires.ops.dense import Choice
 from hires.ops.merge import merge
 from hires.ops.shapes import shapes_of
+from hires.tasks.graphs import Exportable, GraphSettings, detection_graph
 from hires.tasks.network_task import NetworkTask, demand
 
 
@@ -107,6 +108,10 @@ class DetectionTask(NetworkTask):
             iou=settings.nms_iou,
             max_detections=settings.max_detections,
         )
+
+    def graph(self, settings: GraphSettings, dtype: str) -> Exportable:
+        """The model as a graph for exporters, for files of this pixel type."""
+        return detection_graph(self, settings, dtype)
 
     def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
         """Random pixels, and as many objects as an image may have, from one pixel to the whole image."""

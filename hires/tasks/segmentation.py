@@ -15,6 +15,7 @@ from hires.losses.chunks import upsample
 from hires.losses.segmentation import LossSettings, SegmentationLoss
 from hires.ops.blend import blend
 from hires.settings import Settings
+from hires.tasks.graphs import Exportable, GraphSettings, segmentation_graph
 from hires.tasks.network_task import NetworkTask, demand
 
 
@@ -79,6 +80,10 @@ class SegmentationTask(NetworkTask):
     def stitch(self, size: tuple[int, int], predictions: Iterable[tuple[View, Tensor]]) -> Iterator[LabelRows]:
         for top, probabilities in blend(size, predictions):
             yield LabelRows(top, self.labels.decide(probabilities).cpu().numpy())
+
+    def graph(self, settings: GraphSettings, dtype: str) -> Exportable:
+        """The model as a graph for exporters, for files of this pixel type."""
+        return segmentation_graph(self, settings, dtype)
 
     def example_batch(self, size: int, image_size: tuple[int, int], limits: DataLimits) -> Batch:
         """Random pixels of every class: the memory of segmentation depends on nothing else."""

@@ -78,4 +78,5 @@ class Neck(nn.Module):
 
     def sizes(self, height: int, width: int) -> list[tuple[int, int]]:
         """(height, width) of every level for an image whose sides are multiples of 32."""
-        return [(-(-height // stride), -(-width // stride)) for stride in self.strides]
+        # ONNX divides integers towards zero, so that only what is positive is rounded
+        return [((height + stride - 1) // stride, (width + stride - 1) // stride) for stride in self.strides]

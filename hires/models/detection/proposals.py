@@ -16,7 +16,7 @@ from hires.settings import Bounds, SettingError, Settings
 
 Share = Annotated[float, Bounds(0, 1)]
 Count = Annotated[int, Bounds(1)]
-_SMALLEST = 1e-3  # side of a proposal, pixels
+SMALLEST = 1e-3  # side of a proposal, pixels
 
 
 class Limits(NamedTuple):
@@ -90,7 +90,7 @@ def _propose(
         found.append((boxes, best.sigmoid(), torch.full_like(order, number)))
     boxes, scores, numbers = (torch.cat(parts) for parts in zip(*found, strict=True))
     boxes = clip_boxes_to_image(boxes, extent)
-    large = remove_small_boxes(boxes, _SMALLEST)
+    large = remove_small_boxes(boxes, SMALLEST)
     kept = batched_nms(boxes[large], scores[large], numbers[large], iou)[: limits.proposals]
     return boxes[large][kept]
 

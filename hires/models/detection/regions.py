@@ -22,7 +22,7 @@ from hires.settings import Bounds, Settings
 Share = Annotated[float, Bounds(0, 1)]
 Count = Annotated[int, Bounds(1)]
 CODER = BoxCoder((10.0, 10.0, 5.0, 5.0))
-_SMALLEST = 1e-2  # side of a detection, pixels
+SMALLEST = 1e-2  # side of a detection, pixels
 _POINTS = 2  # sampled in each direction of a cell of a region
 
 
@@ -110,5 +110,5 @@ def choose(
     best = candidates(logits.float().softmax(-1)[:, 1:], choice)
     said = deltas[best.anchors, best.labels + 1].float()
     boxes = clip_boxes_to_image(CODER.decode_single(said, proposals[best.anchors]), extent)
-    large = remove_small_boxes(boxes, _SMALLEST)
+    large = remove_small_boxes(boxes, SMALLEST)
     return suppressed(boxes[large], best.scores[large], best.labels[large], extent, choice)

@@ -1,0 +1,170 @@
+"""The command `export`: a run's model as ONNX or torch.export, compared with ours before it is kept."""
+
+import logging
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from hires import __version__, runs
+from hires.data.pixel_statistics import assumed
+from hires.engine.checkpointer import read, weights
+from hires.engine.display import Terminal, log_to
+from hires.engine.exporting import SUFFIXES, check_format
+from hires.engine.files import write_json
+from hires.export_classes import classes_of, source_of
+from hires.export_file import Job, written
+from hires.export_images import images_of
+from hires.interfaces import ConfigError, DataError, Normalization
+from hires.learner import make_task
+from hires.recipe import Recipe, as_size, check_multiple, read_recipe
+from hires.run_statistics import normalization_of_run
+from hires.settings import Bounds, Settings
+from hires.tasks.graphs import Exportable, GraphSettings, Pixels
+
+log = logging.getLogger(__name__)
+
+RESULT = "export.json"
+Side = Annotated[int, Bounds(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSettings(Settings):
+    """What is written, and where."""
+
+    format: Literal["onnx", "torch_export"] = "onnx"
+    dynamic: Literal["auto"] | bool = "auto"
+    image_size: Side | tuple[Side, Side] | None = None
+    input_type: Literal["float32", "uint8"] = "float32"
+    opset: Annotated[int, Bounds(18)] | None = None
+    out: str | None = None
+
+
+def export(cfg: DictConfig) -> dict[str, Any]:
+    """Exports a run's model; returns what it writes to export.json.
+
+    Raises NotExportable for a model that cannot be written so, or whose file does not do what the model does.
+    """
+    log_to(Terminal(), None)
+    settings, inside = _settings(cfg, ExportSettings), _settings(cfg, GraphSettings)
+    check_format(settings.format)
+    run_dir = runs.existing_run(cfg.run)
+    kept = runs.load_config(run_dir)
+    recipe = read_recipe(_with_given(kept.copy(), cfg))
+    checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
+    state = weights(read(checkpoint))
+    path = _path(settings, run_dir, checkpoint)
+    found = normalization_of_run(run_dir, kept, recipe.data.shown_channels)
+    normalization = found or assumed(recipe.data, np.dtype(np.uint8))
+    _check_input(settings, inside, normalization)
+    source = source_of(recipe.data)
+    classes, notes = classes_of(recipe, source, state)
+    task = make_task(recipe, classes, training=None, load_pretrained=False, normalization=normalization)
+    try:
+        task.load_state_dict(state)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{checkpoint}: does not fit the run's configuration ({reason})") from error
+    size = as_size(settings.image_size) if settings.image_size else recipe.window
+    check_multiple("image_size", size, task.network.stride)
+    exportable = task.eval().graph(inside, normalization.dtype)
+    described = {
+        "hires": __version__,
+        "run": run_dir.resolve().name,
+        "checkpoint": checkpoint.name,
+        "classes": list(classes),
+        **described_input(recipe, settings, inside, normalization, task),
+        **described_output(recipe, inside, exportable),
+    }
+    job = Job(settings.format, settings.opset, settings.dynamic, settings.input_type, size, described)
+    with torch.no_grad():
+        made = written(job, path, exportable, images_of(source, normalization))
+    outcome: dict[str, Any] = {"command": "export", "run_dir": str(run_dir), "file": str(path), **made}
+    outcome["notes"] = [*notes, *outcome["notes"]]
+    if not outcome["checked"]["compared"]:
+        outcome["notes"].append(
+            "Neither model found anything in the images of the check; give data.root or a lower "
+            "evaluation.score_threshold to compare more than that"
+        )
+    for note in outcome["notes"]:
+        log.info("%s", note)
+    write_json(path.with_name(RESULT), outcome)
+    checked = outcome["checked"]
+    log.info("Largest difference from the run's model: %.1e (%s)", checked["difference"], checked["with"])
+    log.info("Done: %s", path)
+    return outcome
+
+
+def _settings(cfg: DictConfig, kind: Any) -> Any:
+    """The settings of a class, out of the top level of the configuration."""
+    top: Any = OmegaConf.to_container(cfg)
+    return kind(**{field.name: top[field.name] for field in fields(kind)})
+
+
+def _with_given(cfg: DictConfig, given: DictConfig) -> DictConfig:
+    """A run's configuration with what the command line gives, where it is not null; on the CPU."""
+    if given.data_dir is not None:
+        cfg.data_dir = given.data_dir
+    for group in ("data", "evaluation"):
+        for key, value in given[group].items():
+            if value is not None:
+                cfg[group][key] = value
+    cfg.trainer.accelerator = "cpu"
+    return cfg
+
+
+def _path(settings: ExportSettings, run_dir: Path, checkpoint: Path) -> Path:
+    """The file to write. Raises ConfigError for a name that ends otherwise than the format's."""
+    suffix = SUFFIXES[settings.format]
+    if settings.out is None:
+        return run_dir / "export" / f"{settings.format}-{checkpoint.stem}" / f"model{suffix}"
+    path = Path(settings.out).expanduser()
+    if path.suffix != suffix or path.is_dir():
+        raise ConfigError(f"out: got {settings.out}, allowed: a file that ends in {suffix}, as model{suffix}")
+    return path
+
+
+def _check_input(settings: ExportSettings, inside: GraphSettings, normalization: Normalization) -> None:
+    if settings.input_type == "uint8" and not (inside.normalize and normalization.dtype == "uint8"):
+        why = f"the run's images are {normalization.dtype}" if inside.normalize else "normalize is false"
+        raise ConfigError(f"input_type: got uint8, allowed: float32, since {why}")
+
+
+def described_input(
+    recipe: Recipe, settings: ExportSettings, inside: GraphSettings, normalization: Normalization, task: Any
+) -> dict[str, Any]:
+    """What the file takes, for people and programs that have nothing but it."""
+    data = recipe.data
+    colours = {1: "gray", 3: "RGB"}.get(data.channels, "bands of the file")
+    values = f"pixels as in the files ({normalization.dtype})" if inside.normalize else "normalised pixels"
+    return {
+        "input": {
+            "name": "images",
+            "type": settings.input_type,
+            "layout": "NCHW",
+            "channels": data.shown_channels,
+            "colours": f"bands {list(data.bands)}" if data.bands else colours,
+            "values": values,
+            "padding": "mirrored" if recipe.task.padding is None else str(recipe.task.padding),
+        },
+        "stride": task.network.stride,
+        "normalization": {
+            "inside": inside.normalize,
+            "dtype": normalization.dtype,
+            **Pixels(task.normalize, normalization.dtype).described(),
+        },
+    }
+
+
+def described_output(recipe: Recipe, inside: GraphSettings, exportable: Exportable) -> dict[str, Any]:
+    """What the file gives."""
+    choice = getattr(recipe.task, "choice", None)
+    chosen = choice()._asdict() if choice and inside.postprocess else None
+    return {
+        "outputs": exportable.outputs,
+        "detection": chosen,
+        "multilabel": getattr(recipe.task, "multilabel", None),
+    }

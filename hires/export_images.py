@@ -1,0 +1,47 @@
+"""The images that an exported model is compared with: those of the run's data, or else random pixels."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hires.interfaces import DataError, ImageSource, Normalization, Window
+from hires.ops.padding import pad_to
+
+Size = tuple[int, int]
+
+
+def images_of(source: ImageSource | None, normalization: Normalization) -> Callable[[int, Size], Tensor]:
+    """Makes images (B, C, H, W) of a number and a size: windows of a source, each time of its next images."""
+    rng, place = np.random.default_rng(0), 0
+
+    def images(count: int, size: Size) -> Tensor:
+        nonlocal place
+        shown = []
+        for _ in range(count):
+            image = None if source is None else _window(source, place % len(source), size)
+            place += 1
+            shown.append(_random(normalization, size, rng) if image is None else image)
+        return torch.stack([torch.from_numpy(np.ascontiguousarray(image.transpose(2, 0, 1))) for image in shown])
+
+    return images
+
+
+def _window(source: ImageSource, index: int, size: Size) -> np.ndarray | None:
+    """The middle of an image, (H, W, C), mirrored where it is smaller; None of a broken file."""
+    try:
+        height, width = source.size(index)
+        shown = min(height, size[0]), min(width, size[1])
+        window = Window((height - shown[0]) // 2, (width - shown[1]) // 2, *shown)
+        return pad_to(source.read(index, window)[0], *size)
+    except DataError:
+        return None
+
+
+def _random(normalization: Normalization, size: Size, rng: np.random.Generator) -> np.ndarray:
+    """Random pixels (H, W, C), from those that become 0 to those that become 1."""
+    low, high = np.array(normalization.low), np.array(normalization.high)
+    pixels = low + rng.random((*size, len(low))) * (high - low)
+    kind = np.dtype(normalization.dtype)
+    return pixels.astype(kind) if kind.kind == "f" else pixels.round().astype(kind)
