@@ -13,12 +13,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from hires.cli import _Run
-from hires.cli_compose import parse
 from hires.engine.checkpointer import Checkpointer
 from hires.engine.stopping import SIGNALS, Stopping
 from hires.engine.trainer import Trainer
-from tests.forks import command, forked
+from tests.forks import command
 from tests.processes import in_processes
 
 SECONDS, STEPS = 300, 6
@@ -226,31 +224,6 @@ def test_a_signal_after_the_last_step_ends_what_would_follow(train, tmp_path, mo
     training = train(tmp_path / "run", *SHORT)
     assert training.wait(SECONDS) == 143, training.said()
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 2
-
-
-def test_a_signal_that_is_ignored_from_the_start_stays_so(train, tmp_path, monkeypatch):
-    """As by nohup, or in a job that a scheduler has told to."""
-    after_step(monkeypatch, 1, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        training = train(tmp_path / "run", *SHORT)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert training.wait(SECONDS) == 0, training.said()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
-def test_a_signal_ends_the_job_of_a_launcher_in_order(number):
-    """Where a copy of the command runs in another process: no default action ends it, no result is left."""
-
-    def job():
-        run = _Run(parse("train", []), "sweep")
-        run.__setstate__({})  # what makes it a copy
-        run._work = lambda cfg: signal.raise_signal(number)
-        signal.signal(number, signal.SIG_DFL)
-        run.job(None)
-
-    assert forked(job).wait(SECONDS) == 128 + number
 
 
 @pytest.mark.slow
