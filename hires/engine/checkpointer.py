@@ -99,20 +99,25 @@ class Checkpointer:
         why = f"{files}: cannot be written ({error.strerror or error})"
         self.failed |= dict.fromkeys(names, f"{why}, so that the weights of step {step} are not on disk")
         log.error(
-            "%s; %s; steps that are not on disk: %d; the next save tries again", why, self._kept, step - self._step
+            "%s; %s; steps that are not on disk: %d; the next save tries again", why, self.kept, step - self._step
         )
 
     @property
-    def _kept(self) -> str:
+    def kept(self) -> str:
+        """What is on disk, in words."""
         if self._newest is None:
             return f"there is no {LAST}.pt yet"
         return f"{self._newest.name} is still that of step {self._step}"
+
+    def gives_up(self, name: str) -> bool:
+        """Whether the last save of a file failed, which then is not owed any more; the same in all processes."""
+        return self.ranks.by_main(lambda: self.failed.pop(name, None) is not None)
 
     def raise_failed(self) -> None:
         """Raises TrainingError where the state of the last save is not on disk."""
         if self.failed:
             what = "; ".join(dict.fromkeys(self.failed.values()))
-            raise TrainingError(f"{what}; {self._kept}; make room, then let resume=RUN go on from there")
+            raise TrainingError(f"{what}; {self.kept}; make room, then let resume=RUN go on from there")
 
     def path(self, name: str) -> Path:
         return path_of(self.folder, name)
