@@ -19,6 +19,7 @@ from hires import (
     cli_errors,
     cli_help,
     cli_launchers,
+    cli_repeat,
     cli_settings,
     instantiate,
     verbosity,
@@ -82,8 +83,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         if request.flags.help:
             _show(cli_help.command_help(request, COMMANDS[name]))
             return 0
-        if any(text.startswith("run_config=") for text in request.overrides):
-            request = import_module("hires.cli_repeat").loosened(request)
+        request = cli_repeat.loosened(request)
         sweep_dir = None
         if not (request.flags.shell_completion or request.flags.hydra_help):
             sweep_dir = cli_launchers.sweep_dir(cli_check.check_hydra(request), request)
@@ -173,8 +173,7 @@ class _Run:
             cli_launchers.report_failure(str(self.sweep_dir), HydraConfig.get().job.num, code, f"{job}{message}")
 
     def _work(self, cfg: DictConfig) -> None:
-        if cfg.get("run_config"):
-            cfg = import_module("hires.cli_repeat").repeated(cfg, self.request)
+        cfg = cli_repeat.repeated(cfg, HydraConfig.get(), self.request)
         cli_check.check(cfg, self.request)
         verbosity.choose(cfg.get("log_level", "info"))
         name = self.request.command

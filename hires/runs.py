@@ -145,7 +145,7 @@ def existing_run(given: str) -> Path:
     return run_dir
 
 
-_PATHS = ("data_dir", "data.root", "backbone.weights", "init_from", "data.cache_dir")
+_PATHS = "data_dir data.root data.cache_dir backbone.weights init_from memory.plan memory.offload_dir".split()
 
 
 def save_config(cfg: DictConfig, run_dir: Path) -> None:
