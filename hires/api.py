@@ -103,7 +103,7 @@ def plan(*overrides: str) -> MemoryPlan:
 
 
 def _check_processes(cfg: DictConfig) -> None:
-    """The others would be started by this process's own command line, which is a notebook's or another program's."""
+    """The others would be started by this process's own command line, which is another program's."""
     recipe = import_module("hires.recipe").read_recipe(runs.continued(cfg)[0])
     if recipe.processes > 1 and not import_module("hires.engine.launch").started_from_outside():
         raise ConfigError(

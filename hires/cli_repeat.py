@@ -57,7 +57,7 @@ def _is_value(text: str, own: tuple[str, ...]) -> bool:
 
 
 def repeated(cfg: DictConfig, node: Any, request: Request) -> DictConfig:
-    """The configuration of the run that `cfg.run_config` names, with the overrides of a job; `cfg` where it is null.
+    """The configuration of the run that `cfg.run_config` names, with a job's overrides; `cfg` where it is null.
 
     `node` is hydra's own of the job, whose request has been loosened. Raises ConfigError for what is wrong in the
     file, in one of the overrides, or does not go together.

@@ -145,7 +145,7 @@ def existing_run(given: str) -> Path:
     return run_dir
 
 
-_PATHS = "data_dir data.root data.cache_dir backbone.weights init_from memory.plan memory.offload_dir".split()
+_PATHS = ("data_dir", "data.root", "backbone.weights", "init_from", "data.cache_dir")
 
 
 def save_config(cfg: DictConfig, run_dir: Path) -> None:
@@ -159,7 +159,7 @@ def _independent(cfg: DictConfig) -> DictConfig:
     """A copy of a configuration that does not depend on the working directory."""
     copy: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))  # type: ignore[assignment]
     copy.data_dir = cfg.data_dir  # may come from the environment
-    for key in _PATHS:
+    for key in (*_PATHS, "memory.plan", "memory.offload_dir"):
         parent, _, name = key.rpartition(".")
         node = copy[parent] if parent else copy
         if node.get(name) is not None and not OmegaConf.is_interpolation(node, name):

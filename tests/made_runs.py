@@ -10,7 +10,7 @@ from torch import nn
 
 from hires.cli_compose import config_dir
 from hires.data.pixel_statistics import assumed
-from hires.engine.checkpointer import FORMAT
+from hires.engine import checkpoint_file
 from hires.engine.files import write_json
 from hires.interfaces import Batch
 from hires.learner import make_task
@@ -32,7 +32,8 @@ def made_run(run_dir: Path, *overrides: str, classes: tuple[str, ...] = CLASSES)
     (run_dir / LAST).parent.mkdir(parents=True)
     save_config(cfg, run_dir)
     write_json(run_dir / "statistics.json", asdict(assumed(recipe.data, np.dtype(np.uint8))))
-    torch.save({"format": FORMAT, "task": task.state_dict()}, run_dir / LAST)
+    write_json(run_dir / "classes.json", {"classes": list(classes), "category_ids": list(range(len(classes)))})
+    checkpoint_file.write(run_dir / LAST, {"task": task.state_dict()})
     return task
 
 
