@@ -37,10 +37,11 @@ COMMANDS = {
     "profile": "Predict what a training step occupies, on any device, and what policies would change.",
     "compare": "Train under several settings side by side, or set finished runs side by side (runs=[A,B]).",
     "export": "Write the model of a run as ONNX or torch.export, and check that it does the same.",
+    "report": "Write the report of a run again, from its files.",
     "check-data": "Read every file of a data set and report what is broken, odd, or asks for other settings.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
-_OWN = ("autobatch", "compare", "profile", "export", "check-data")
+_OWN = ("autobatch", "compare", "profile", "export", "report", "check-data")
 MODULES = {name: f"hires.{name.replace('-', '_')}" for name in _OWN}
 MODULES["predict"] = "hires.prediction"  # hires.predict is left to the Python interface
 """Commands whose functions are elsewhere."""

@@ -1,4 +1,4 @@
-"""What a run has learnt, with nothing of its training: its pixels, and its task with the weights of a checkpoint."""
+"""What a run has learnt: how it sees pixels, and its task with the weights of a checkpoint."""
 
 from collections.abc import Sequence
 from pathlib import Path
