@@ -1,6 +1,6 @@
 """Makes the pictures of README.md: python docs/images/make.py RUN, of a finished run of experiment=demo.
 
-The demo's images are looked for in data/demo, as that run has made them. Everything is generated: no licence applies.
+The demo's images are looked for in data/demo, where that run has made them. Images are generated: no licence applies.
 """
 
 import json
@@ -25,9 +25,13 @@ INKS = ("#2f6fd0", "#c8641b", "#2b8a57", "#9a4bb0", "#a8820f", "#c23b50")
 INKS += ("#12a5b8", "#39435c", "#8fae1b", "#5b46c9", "#e48fbe")
 STYLE = """text { fill: #1c2026; font: 12px system-ui, sans-serif; } .label { font-weight: 600; }
 .faint { fill: #626a75; } .grid { stroke: #d9dde3; } .over { stroke: #fff; stroke-opacity: 0.4; }
-.area { shape-rendering: crispEdges; } .hover { fill: transparent; } .mark { stroke: #1c2026; stroke-dasharray: 3 3; }
+.area { shape-rendering: crispEdges; } .hover { fill: transparent; }
+.mark { stroke: #1c2026; stroke-dasharray: 3 3; }
 .dot { fill: #1c2026; stroke: #fff; }"""
-SIDE, CLASSES = 340, {"scratch": (47, 111, 208), "pit": (226, 88, 34), "stain": (43, 138, 87)}  # pixels; RGB
+SIDE, TITLE, MARGIN = 340, 26, 8  # pixels
+CLASSES = {"scratch": (32, 110, 240), "pit": (240, 80, 20), "stain": (43, 150, 87)}  # RGB
+GRAYS = 100  # colours of the image itself; those of the classes follow, then white and black
+WHITE, BLACK = GRAYS + len(CLASSES), GRAYS + len(CLASSES) + 1
 
 
 def hires(*arguments: str) -> None:
@@ -39,7 +43,9 @@ def profile(folder: Path, *overrides: str) -> dict:
     return json.loads((folder / "memory.json").read_text())
 
 
-def chart(outcome: dict, title: str, top: float, height: float, colours: dict[str, int]) -> tuple[list[str], float]:
+def chart(
+    outcome: dict, title: str, top: float, height: float, colours: dict[str, int]
+) -> tuple[list[str], float]:
     """A drawing of a step below its title, and where it ends."""
     layers = {name: outcome["timeline"]["bytes"][name] for name in colours}
     places = [Place(**place) for place in outcome["timeline"]["places"]]
@@ -61,7 +67,13 @@ def plan_picture(path: Path) -> None:
     again = f"{100 * kept['fitting']['cost']:.0f} % of the step is computed again (estimated)"
     share = fitted["live"] / kept["live"]
     parts, end = chart(kept, "Everything kept", 0, HEIGHT, colours)
-    more, end = chart(fitted, f"Within {size(kept['fitting']['budget'])} reserved: {again}", end + 14, 28 + share * (HEIGHT - 28), colours)
+    more, end = chart(
+        fitted,
+        f"Within {size(kept['fitting']['budget'])} reserved: {again}",
+        end + 14,
+        28 + share * (HEIGHT - 28),
+        colours,
+    )
     keys, x, y = [], 0, end + 26
     for name, colour in colours.items():
         if x + 24 + 7 * len(name) > WIDTH:
@@ -73,7 +85,9 @@ def plan_picture(path: Path) -> None:
     frame = f'viewBox="-14 -8 {WIDTH + 28} {y + 22:.0f}"'
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>\n<style>{STYLE} {inks}</style>\n'
-        f'<rect x="-14" y="-8" width="100%" height="100%" fill="#fff"/>\n' + "\n".join([*parts, *more, *keys]) + "\n</svg>\n"
+        f'<rect x="-14" y="-8" width="100%" height="100%" fill="#fff"/>\n'
+        + "\n".join([*parts, *more, *keys])
+        + "\n</svg>\n"
     )
 
 
@@ -89,12 +103,21 @@ def prediction_picture(run: Path, path: Path) -> None:
         key=lambda place: interest(truths[place[0]][place[1] : place[1] + SIDE, place[2] : place[2] + SIDE]),
     )
     part = np.s_[top : top + SIDE, left : left + SIDE]
-    image = np.array(Image.open(images / name).convert("RGB"))[part]
-    panels = [image, tinted(image, truths[name][part]), tinted(image, found[name][part])]
-    band = np.full((SIDE + 26, 8, 3), 255, np.uint8)
-    titled = [side for panel, text in zip(panels, ("image", "truth", "prediction"), strict=True) for side in (with_title(panel, text), band)]
-    picture = Image.fromarray(np.concatenate(titled[:-1], axis=1))
-    picture.quantize(128, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(path, optimize=True)
+    image = Image.open(images / name).convert("RGB").crop((left, top, left + SIDE, top + SIDE))
+    gray = image.quantize(GRAYS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    part = np.s_[top : top + SIDE, left : left + SIDE]
+    panels = [
+        painted(np.array(gray), mask)
+        for mask in (np.zeros((SIDE, SIDE), int), truths[name][part], found[name][part])
+    ]
+    canvas = np.full((SIDE + TITLE, 3 * SIDE + 2 * MARGIN), WHITE, np.uint8)
+    for index, (panel, text) in enumerate(zip(panels, ("image", "truth", "prediction"), strict=True)):
+        x = index * (SIDE + MARGIN)
+        canvas[TITLE:, x : x + SIDE] = panel
+        cv2.putText(canvas, text, (x, 17), cv2.FONT_HERSHEY_SIMPLEX, 0.5, BLACK, 1)
+    picture = Image.fromarray(canvas, "P")
+    picture.putpalette([*gray.getpalette()[: 3 * GRAYS], *sum(CLASSES.values(), ()), 255, 255, 255, 28, 32, 38])
+    picture.save(path, optimize=True)
 
 
 def interest(mask: np.ndarray) -> float:
@@ -103,17 +126,9 @@ def interest(mask: np.ndarray) -> float:
     return float((counts > 60).sum() + np.minimum(counts, 1500).sum() / 1e4)
 
 
-def tinted(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    shown = image.copy()
-    for index, colour in enumerate(CLASSES.values(), 1):
-        shown[mask == index] = (0.35 * image[mask == index] + 0.65 * np.array(colour)).astype(np.uint8)
-    return shown
-
-
-def with_title(panel: np.ndarray, text: str) -> np.ndarray:
-    head = np.full((26, panel.shape[1], 3), 255, np.uint8)
-    cv2.putText(head, text, (0, 18), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (28, 32, 38), 1, cv2.LINE_AA)
-    return np.concatenate([head, panel])
+def painted(indices: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Indices of the palette: classes in their colours over the image."""
+    return np.where(mask > 0, GRAYS - 1 + mask, indices).astype(np.uint8)
 
 
 if __name__ == "__main__":

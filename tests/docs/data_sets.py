@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,13 +81,16 @@ def scans(root: Path) -> None:
         save(root / "masks" / name, (one.classes == 1).astype(np.uint8))
 
 
-def bands(root: Path) -> None:
-    """Thirteen bands of 16 bits, masks of 0 to 3."""
+def four_values(root: Path, bands: int = 3) -> None:
+    """Masks of 0 to 3; with more than three bands images of 16 bits."""
     for index in range(6):
         one = scene(index)
-        stack = np.stack([one.image[..., band % 3].astype(np.uint16) * 9 + band for band in range(13)], -1)
+        image = one.image
+        if bands > 3:
+            image = np.stack([one.image[..., band % 3].astype(np.uint16) * 9 + band for band in range(bands)], -1)
         (root / "images").mkdir(parents=True, exist_ok=True)
-        tifffile.imwrite(root / "images" / f"{index}.tif", stack, photometric="minisblack", planarconfig="contig")
+        kind = "minisblack" if bands > 3 else "rgb"
+        tifffile.imwrite(root / "images" / f"{index}.tif", image, photometric=kind, planarconfig="contig")
         save(root / "masks" / f"{index}.png", np.where(one.ids == 1, 3, one.classes).astype(np.uint8))
 
 
@@ -118,8 +122,8 @@ def cells(root: Path) -> None:
         one = scene(index)
         save(root / "JPEGImages" / f"{index}.jpg", one.image)
         objects = [
-            f"<object><name>{('RBC', 'WBC', 'Platelets')[(kind + n) % 3]}</name><difficult>{int(n == 5)}</difficult>"
-            f"<bndbox><xmin>{x1}</xmin><ymin>{y1}</ymin><xmax>{x2}</xmax><ymax>{y2}</ymax></bndbox></object>"
+            f"<object><name>{('RBC', 'WBC', 'Platelets')[(kind + n) % 3]}</name>"
+            f"<difficult>{int(n == 5)}</difficult><bndbox><xmin>{x1}</xmin><ymin>{y1}</ymin><xmax>{x2}</xmax><ymax>{y2}</ymax></bndbox></object>"
             for n, (x1, y1, x2, y2, kind) in enumerate(one.boxes)
         ]
         write(root / "Annotations" / f"{index}.xml", "<annotation>", *objects, "</annotation>")
@@ -130,7 +134,9 @@ def circles(root: Path) -> None:
     for index in range(6):
         one = scene(index)
         save(root / "images" / f"{index}.jpg", one.image)
-        rows = [f"{(x1 + x2) / 2} {(y1 + y2) / 2} {(x2 - x1) / 2} {kind - 1}" for x1, y1, x2, y2, kind in one.boxes]
+        rows = [
+            f"{(x1 + x2) / 2} {(y1 + y2) / 2} {(x2 - x1) / 2} {kind - 1}" for x1, y1, x2, y2, kind in one.boxes
+        ]
         write(root / "circles" / f"{index}.txt", *rows)
 
 
@@ -181,7 +187,12 @@ def leaves(root: Path) -> None:
         one = scene(index)
         save(root / f"{index}.jpg", one.image)
         shapes = [
-            {"label": ("leaf", "spot")[box[4] - 1], "points": corners(box), "shape_type": "polygon", "group_id": None}
+            {
+                "label": ("leaf", "spot")[box[4] - 1],
+                "points": corners(box),
+                "shape_type": "polygon",
+                "group_id": None,
+            }
             for box in one.boxes
         ]
         content = {"shapes": shapes, "imagePath": f"{index}.jpg", "imageHeight": HEIGHT, "imageWidth": WIDTH}
@@ -222,9 +233,10 @@ SETS: dict[str, Callable[[Path], None]] = {
     "coco": coco,
     "decks": decks,
     "leaves": leaves,
+    "maps": four_values,
     "parts": two_values,
     "scans": scans,
-    "scenes": bands,
+    "scenes": partial(four_values, bands=13),
     "streets": streets,
     "trees": trees,
     "vessels": two_values,

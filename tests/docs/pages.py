@@ -58,7 +58,9 @@ def blocks(path: Path) -> Iterator[Block]:
             named = _FILE.search(above[0])
             text = "\n".join(lines[start + 1 : number]) + "\n"
             run = start == 0 or lines[start - 1].strip() != NOT_RUN
-            yield Block(path.name, start + 2, kind, text, run, named[1] if named and kind in ("yaml", "python") else None)
+            yield Block(
+                path.name, start + 2, kind, text, run, named[1] if named and kind in ("yaml", "python") else None
+            )
             start = None
 
 

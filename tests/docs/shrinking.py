@@ -7,7 +7,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from hires.cli import COMMANDS
 from hires.cli_compose import Request, parse
 from hires.cli_errors import readable
 from tests.conftest import REAL_DATA
@@ -25,6 +24,7 @@ TRAINING: dict[str, Any] = {
     "scheduler.warmup_steps": 1,
     "image_size": 64,
     "batch_size": 2,
+    "memory.choices": "[none,full]",
     "backbone.name": "test_resnet",
     "backbone.pretrained": "false",
     "evaluation.window": 128,
@@ -54,8 +54,8 @@ REAL = {
 }
 """Experiments on ../shared/data that are run, with what makes them short."""
 
-MASKS = ("data=mask_folder", "data.root=/data/scenes", "'data.classes={ground: 0, water: 1, roof: 2, road: 3}'")
-"""What lines of overrides lack that do not say which data they are about."""
+CLASSES = "data.classes={ground: 0, water: 1, roof: 2, road: 3}"
+"""Of the masks that lines of overrides are about which do not name any."""
 
 
 class Absent(Exception):
@@ -63,7 +63,7 @@ class Absent(Exception):
 
 
 def known(command: Command) -> str | None:
-    """The `hires` command that a line calls, None for what is not run. Raises AssertionError for what is neither."""
+    """The command that a line calls, None for what is not run here. Raises AssertionError for what is neither."""
     first, *rest = command.words or [""]
     if first in ELSEWHERE:
         return None
@@ -83,7 +83,9 @@ def completed(words: list[str]) -> list[str]:
     given = {word.partition("=")[0] for word in words}
     if given & {"data", "experiment", "model.num_classes"} or not any(key.startswith("data.") for key in given):
         return words
-    return [*(word.strip("'") for word in MASKS if word.strip("'").partition("=")[0] not in given), *words]
+    root = "/data/scenes" if given & {"data.bands", "data.channels"} else "/data/maps"
+    masks = ("data=mask_folder", f"data.root={root}", CLASSES)
+    return [*(word for word in masks if word.partition("=")[0] not in given), *words]
 
 
 def single(request: Request) -> list[str]:
@@ -111,6 +113,8 @@ def shrunk(name: str, words: list[str]) -> list[str]:
     values = {key: value for key, value in SHRUNK[name].items() if _has(cfg, key)}
     if OmegaConf.select(cfg, "image_size") == "auto":
         del values["image_size"]
+    if isinstance(OmegaConf.select(cfg, "micro_batch_size"), int):
+        values["micro_batch_size"] = 2
     if experiment in REAL:
         values["evaluation.window"] = 512
     return [*words, *(f"{key}={value}" for key, value in values.items()), *REAL.get(experiment, ())]
@@ -134,7 +138,9 @@ class Places:
         words = [self._data(word) for word in words]
         if "--config-dir" in words:
             at = words.index("--config-dir") + 1
-            words[at] = words[at].replace("RUN", str(self._newest("runs/check-data")) if "RUN" in words[at] else "")
+            words[at] = words[at].replace(
+                "RUN", str(self._newest("runs/check-data")) if "RUN" in words[at] else ""
+            )
         words = [self._runs(word) for word in words]
         for word in words:
             self._make_runs(word)

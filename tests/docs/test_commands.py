@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/howto: all of them are understood, and all but those marked as not run work."""
+"""The commands of README.md and docs/howto: they are understood, and all but those marked as not run work."""
 
 import re
 import runpy
@@ -43,7 +43,9 @@ def understood(command: Command, folder: Path) -> None:
         return  # what a command proposes exists when it has run
     request = parse(name, words)
     allow = next((word for word in words if word.startswith("allow_targets=")), "")
-    alone = parse(name, [*(["--config-dir", request.flags.config_dir] if request.flags.config_dir else []), *single(request)])
+    alone = parse(
+        name, [*(["--config-dir", request.flags.config_dir] if request.flags.config_dir else []), *single(request)]
+    )
     cfg, _ = cli_settings.composed_alone(alone)
     instantiate.check(cfg, "", tuple(allow.partition("=")[2].strip("[]").split(",")) if allow else ())
 
@@ -106,10 +108,9 @@ class Reader:
 
     def report(self, command: Command, words: list[str]) -> None:
         self.monkeypatch.setattr(sys, "argv", ["hires.report", *words])
-        try:
+        with pytest.raises(SystemExit) as end:
             runpy.run_module("hires.report", run_name="__main__")
-        except SystemExit as end:
-            assert not end.code, command
+        assert not end.value.code, command
 
     def execute(self, block: Block) -> None:
         """Runs Python; a page's examples share their names, as the cells of a notebook do."""
@@ -142,7 +143,9 @@ def block_of(tmp_path: Path, *lines: str) -> Block:
 
 
 def test_a_command_over_several_lines_is_one(tmp_path: Path) -> None:
-    block = block_of(tmp_path, "```sh", "hires train seed=1 \\", "  'data.classes={a: 0}'  # said so", "", "make", "```")
+    block = block_of(
+        tmp_path, "```sh", "hires train seed=1 \\", "  'data.classes={a: 0}'  # said so", "", "make", "```"
+    )
     first, second = commands(block)
     assert first.words == ["hires", "train", "seed=1", "data.classes={a: 0}"]
     assert (first.place, second.place, second.words) == ("page.md:4", "page.md:7", ["make"])
@@ -153,6 +156,7 @@ def test_overrides_alone_are_those_of_a_training(tmp_path: Path) -> None:
     assert command.words == ["hires", "train", "data.bands=[8,4,3]"]
     assert command.variables == {"PYTHONPATH": "."}
     assert completed(["data.bands=[1]"])[:2] == ["data=mask_folder", "data.root=/data/scenes"]
+    assert "data.root=/data/maps" in completed(["data.classes=[a,b]"])
 
 
 def test_a_marked_block_is_left_alone(tmp_path: Path) -> None:
