@@ -1,6 +1,7 @@
 """Makes the pictures of README.md: python docs/images/make.py RUN, of a finished run of experiment=demo.
 
-The demo's images are looked for in data/demo, where that run has made them. Images are generated: no licence applies.
+The demo's images are looked for in data/demo, where that run has made them.
+They are generated: no licence applies.
 """
 
 import json

@@ -123,7 +123,8 @@ def cells(root: Path) -> None:
         save(root / "JPEGImages" / f"{index}.jpg", one.image)
         objects = [
             f"<object><name>{('RBC', 'WBC', 'Platelets')[(kind + n) % 3]}</name>"
-            f"<difficult>{int(n == 5)}</difficult><bndbox><xmin>{x1}</xmin><ymin>{y1}</ymin><xmax>{x2}</xmax><ymax>{y2}</ymax></bndbox></object>"
+            f"<difficult>{int(n == 5)}</difficult>"
+            f"<bndbox><xmin>{x1}</xmin><ymin>{y1}</ymin><xmax>{x2}</xmax><ymax>{y2}</ymax></bndbox></object>"
             for n, (x1, y1, x2, y2, kind) in enumerate(one.boxes)
         ]
         write(root / "Annotations" / f"{index}.xml", "<annotation>", *objects, "</annotation>")

@@ -1,9 +1,9 @@
 """The commands of README.md and docs/howto: they are understood, and all but those marked as not run work."""
 
 import re
-import runpy
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -108,9 +108,7 @@ class Reader:
 
     def report(self, command: Command, words: list[str]) -> None:
         self.monkeypatch.setattr(sys, "argv", ["hires.report", *words])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_module("hires.report", run_name="__main__")
-        assert not end.value.code, command
+        assert import_module("hires.report").main() == 0, command
 
     def execute(self, block: Block) -> None:
         """Runs Python; a page's examples share their names, as the cells of a notebook do."""
