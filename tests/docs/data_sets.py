@@ -146,15 +146,16 @@ def coco(root: Path) -> None:
     for split, numbers in folders.items():
         for index in numbers:
             save(root / f"{split}2017" / f"{index}.jpg", scene(index).image)
-        _coco_file(root / "annotations" / f"{split}.json", numbers, "")
-    _coco_file(root / "train.json", folders["train"], "train2017/")
+        _coco_file(root / "annotations" / f"{split}.json", numbers)
+    for index in folders["train"]:
+        save(root / "images" / f"{index}.jpg", scene(index).image)
+    _coco_file(root / "train.json", folders["train"])
 
 
-def _coco_file(path: Path, numbers: range, folder: str) -> None:
+def _coco_file(path: Path, numbers: range) -> None:
     content: dict[str, list] = {"images": [], "annotations": []}
     for index in numbers:
-        name = f"{folder}{index}.jpg"
-        content["images"].append({"id": index, "file_name": name, "height": HEIGHT, "width": WIDTH})
+        content["images"].append({"id": index, "file_name": f"{index}.jpg", "height": HEIGHT, "width": WIDTH})
         for x1, y1, x2, y2, kind in scene(index).boxes:
             content["annotations"].append(
                 {

@@ -40,6 +40,7 @@ class Command(NamedTuple):
     place: str
     words: list[str]
     variables: dict[str, str]
+    bare: bool = False  # whether the line has overrides alone
 
     def __str__(self) -> str:
         return f"{self.place}: {shlex.join(self.words)}"
@@ -83,6 +84,5 @@ def _command(place: str, words: list[str]) -> Command:
     count = next((i for i, word in enumerate(words) if not _VARIABLE.match(word)), len(words))
     variables = dict(word.split("=", 1) for word in words[:count])
     rest = words[count:]
-    if rest and _OVERRIDE.match(rest[0]):
-        rest = ["hires", "train", *rest]
-    return Command(place, rest, variables)
+    bare = bool(rest and _OVERRIDE.match(rest[0]))
+    return Command(place, ["hires", "train", *rest] if bare else rest, variables, bare)

@@ -49,7 +49,11 @@ SHRUNK: dict[str, dict[str, Any]] = {
 """By command, what is appended to its overrides."""
 
 REAL = {
-    "hrf_vessels": ("data.splits.val=test/images/07_h.jpg", "data.splits.test=test/images/07_h.jpg"),
+    "hrf_vessels": (
+        "data.splits.train=training/images/03_g.jpg",
+        "data.splits.val=test/images/07_h.jpg",
+        "data.splits.test=test/images/07_h.jpg",
+    ),
     "aerial_cars": (),
 }
 """Experiments on ../shared/data that are run, with what makes them short."""
@@ -78,12 +82,16 @@ def known(command: Command) -> str | None:
     raise AssertionError(f"{command}\n`{name or first}` is not known to the tests of the documentation: {say}")
 
 
-def completed(words: list[str]) -> list[str]:
-    """The overrides of a training with the data that it is about."""
-    given = {word.partition("=")[0] for word in words}
-    if given & {"data", "experiment", "model.num_classes"} or not any(key.startswith("data.") for key in given):
+def completed(command: Command) -> list[str]:
+    """The overrides of a command; of overrides alone, with the data or the network that they need."""
+    words = command.words[2:]
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    if not command.bare:
         return words
-    root = "/data/scenes" if given & {"data.bands", "data.channels"} else "/data/maps"
+    if "data" in given:
+        segments = given["data"].endswith("masks") and given["data"] != "instance_masks"
+        return words if segments or "model" in given else ["model=fcos", *words]
+    root = "/data/scenes" if {"data.bands", "data.channels"} & set(given) else "/data/maps"
     masks = ("data=mask_folder", f"data.root={root}", CLASSES)
     return [*(word for word in masks if word.partition("=")[0] not in given), *words]
 

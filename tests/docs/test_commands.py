@@ -38,7 +38,7 @@ def understood(command: Command, folder: Path) -> None:
     name = known(command)
     if name in (None, "report") or name.startswith("-"):
         return
-    words = [re.sub(r"<\w+>", "NAME", word) for word in completed(command.words[2:])]
+    words = [re.sub(r"<\w+>", "NAME", word) for word in completed(command)]
     if "--config-dir" in words and words[words.index("--config-dir") + 1] == "RUN":
         return  # what a command proposes exists when it has run
     request = parse(name, words)
@@ -61,6 +61,11 @@ def test_every_command_is_understood(page: Path, tmp_path: Path, monkeypatch: py
                 understood(command, tmp_path)
             except ConfigError as error:
                 raise AssertionError(f"{command}\n{error}") from error
+
+
+def last(text: str) -> str:
+    """The line by which a command ends."""
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 class Reader:
@@ -89,7 +94,7 @@ class Reader:
         for key, value in command.variables.items():
             assert (key, value) == ("PYTHONPATH", "."), f"{command.place}: {key}={value} is not known to the tests"
         try:
-            words = self.places.resolved(completed(command.words[2:]))
+            words = self.places.resolved(completed(command))
         except Absent as reason:
             self.left_out.append(f"{command.place}: {reason}")
             return
@@ -104,7 +109,7 @@ class Reader:
         given = shrunk(name, words)
         self.places.fill(name, given)
         code, _, err = self.hires(name, *given)
-        assert code == 0, f"{told}\nended with {code}: hires {name} {' '.join(given)}\n{err[-3000:]}"
+        assert code == 0, f"{told}\nended with {code}: hires {name} {' '.join(given)}\n{last(err)}"
 
     def report(self, command: Command, words: list[str]) -> None:
         self.monkeypatch.setattr(sys, "argv", ["hires.report", *words])
@@ -153,8 +158,13 @@ def test_overrides_alone_are_those_of_a_training(tmp_path: Path) -> None:
     (command,) = commands(block_of(tmp_path, "```sh", "PYTHONPATH=. data.bands=[8,4,3]", "```"))
     assert command.words == ["hires", "train", "data.bands=[8,4,3]"]
     assert command.variables == {"PYTHONPATH": "."}
-    assert completed(["data.bands=[1]"])[:2] == ["data=mask_folder", "data.root=/data/scenes"]
-    assert "data.root=/data/maps" in completed(["data.classes=[a,b]"])
+    assert completed(command)[:2] == ["data=mask_folder", "data.root=/data/scenes"]
+
+
+def test_boxes_get_a_detector_where_a_line_says_nothing_of_the_model(tmp_path: Path) -> None:
+    bare, whole = commands(block_of(tmp_path, "```sh", "data=yolo", "hires train data=yolo", "```"))
+    assert completed(bare) == ["model=fcos", "data=yolo"]
+    assert completed(whole) == ["data=yolo"]
 
 
 def test_a_marked_block_is_left_alone(tmp_path: Path) -> None:
