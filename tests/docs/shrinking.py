@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,10 @@ REAL = {
 
 CLASSES = "data.classes={ground: 0, water: 1, roof: 2, road: 3}"
 """Of the masks that lines of overrides are about which do not name any."""
+
+
+PACKAGES = {"export": "onnxruntime"}
+"""Commands that need a package which a smaller installation lacks."""
 
 
 class Absent(Exception):
@@ -141,8 +146,10 @@ class Places:
         self.folder, self.sets = folder, sets
         self._train = train  # makes a run that a page takes for granted
 
-    def resolved(self, words: list[str]) -> list[str]:
-        """The words with paths of this machine. Raises Absent."""
+    def resolved(self, name: str, words: list[str]) -> list[str]:
+        """The overrides of a command with paths of this machine. Raises Absent."""
+        if name in PACKAGES and find_spec(PACKAGES[name]) is None:
+            raise Absent(f"{PACKAGES[name]} is not installed")
         words = [self._data(word) for word in words]
         if "--config-dir" in words:
             at = words.index("--config-dir") + 1

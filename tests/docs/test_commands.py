@@ -33,7 +33,7 @@ def keep_files(page: Path, folder: Path) -> None:
             path.write_text(block.text)
 
 
-def understood(command: Command, folder: Path) -> None:
+def understood(command: Command) -> None:
     """Composes and checks the configuration of a command, running nothing. Raises ConfigError."""
     name = known(command)
     if name in (None, "report") or name.startswith("-"):
@@ -42,12 +42,10 @@ def understood(command: Command, folder: Path) -> None:
     if "--config-dir" in words and words[words.index("--config-dir") + 1] == "RUN":
         return  # what a command proposes exists when it has run
     request = parse(name, words)
-    allow = next((word for word in words if word.startswith("allow_targets=")), "")
-    alone = parse(
-        name, [*(["--config-dir", request.flags.config_dir] if request.flags.config_dir else []), *single(request)]
-    )
+    folder = request.flags.config_dir
+    alone = parse(name, [*(["--config-dir", folder] if folder else []), *single(request)])
     cfg, _ = cli_settings.composed_alone(alone)
-    instantiate.check(cfg, "", tuple(allow.partition("=")[2].strip("[]").split(",")) if allow else ())
+    instantiate.check(cfg, "", tuple(cfg.allow_targets))
 
 
 @by_page
@@ -58,7 +56,7 @@ def test_every_command_is_understood(page: Path, tmp_path: Path, monkeypatch: py
     for block in blocks(page):
         for command in commands(block) if block.shell and block.run else ():
             try:
-                understood(command, tmp_path)
+                understood(command)
             except ConfigError as error:
                 raise AssertionError(f"{command}\n{error}") from error
 
@@ -94,7 +92,7 @@ class Reader:
         for key, value in command.variables.items():
             assert (key, value) == ("PYTHONPATH", "."), f"{command.place}: {key}={value} is not known to the tests"
         try:
-            words = self.places.resolved(completed(command))
+            words = self.places.resolved(name, completed(command))
         except Absent as reason:
             self.left_out.append(f"{command.place}: {reason}")
             return
@@ -182,7 +180,7 @@ def test_an_unknown_command_says_what_to_do(tmp_path: Path, line: str) -> None:
 def test_a_wrong_key_is_found_without_running(tmp_path: Path) -> None:
     (command,) = commands(block_of(tmp_path, "```sh", "hires train trainer.max_stepz=3", "```"))
     with pytest.raises(ConfigError, match="did you mean trainer.max_steps"):
-        understood(command, tmp_path)
+        understood(command)
 
 
 def test_the_files_of_a_page_are_made(tmp_path: Path) -> None:
