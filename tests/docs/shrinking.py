@@ -129,7 +129,7 @@ def shrunk(name: str, words: list[str]) -> list[str]:
     if isinstance(OmegaConf.select(cfg, "micro_batch_size"), int):
         values["micro_batch_size"] = 2
     if experiment in REAL:
-        values["evaluation.window"] = 512
+        values |= {"evaluation.window": 1024, "evaluation.overlap": 0}
     return [*words, *(f"{key}={value}" for key, value in values.items()), *REAL.get(experiment, ())]
 
 
