@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from pathlib import Path
 
 import cv2
@@ -19,6 +20,13 @@ def _one_thread():
 
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptible():
+    """A shell has what it starts in the background ignore SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

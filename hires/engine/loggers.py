@@ -126,7 +126,7 @@ class _Quiet:
         self._users: WeakSet[Lenient] = WeakSet()
 
     def begin(self, user: Lenient) -> None:
-        if not self._users and threading.excepthook is not self:
+        if threading.excepthook is not self:
             self._others, threading.excepthook = threading.excepthook, self
         self._users.add(user)
 

@@ -39,6 +39,7 @@ def understood(command: Command) -> None:
     if name in (None, "report") or name.startswith("-"):
         return
     words = [re.sub(r"<\w+>", "NAME", word) for word in completed(command)]
+    words = [word for word in words if not word.startswith("run_config=")]  # whose run is not there
     if "--config-dir" in words and words[words.index("--config-dir") + 1] == "RUN":
         return  # what a command proposes exists when it has run
     request = parse(name, words)
