@@ -99,6 +99,8 @@ def _train(
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
     gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"], limit=limit.most)
     checkpoint = ranks.by_main(lambda: to_continue((run_dir / runs.LAST).parent))
+    if resumed and checkpoint is None:
+        log.info("%s has no checkpoint yet: starting at step 1", run_dir)
     observed = Observed()
     around = Surroundings(run_dir, console, ranks, fabric, gauge, checkpoint, normalization, observed)
     prepared = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))

@@ -76,6 +76,7 @@ def prepare(
     dataset = make_dataset(recipe, source, normalization)
     journal = _journal(cfg, run_dir, ranks)
     checkpointer = learner.checkpointer((run_dir / runs.LAST).parent, ladder, ranks, journal)
+    checkpointer.witness = run_dir / runs.CONFIG
     if checkpoint is not None:
         checkpointer.load(checkpoint)
     journal.rewind(learner.progress.step)

@@ -1,5 +1,6 @@
 """Checkpoints: everything that a run needs to continue to the same bits."""
 
+import errno
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -56,6 +57,8 @@ class Checkpointer:
         """Why a file is not that of its last save, by name; empty when all is on disk."""
         self._newest: Path | None = None  # that is known to be whole, and its step
         self._step = 0
+        self.witness: Path | None = None
+        """A file beside which nothing is written any more once it is gone, as when a folder has been moved away."""
         if self.ranks.main:
             remove_unfinished(folder)
 
@@ -85,6 +88,8 @@ class Checkpointer:
     def _write(self, state: Mapping[str, Any], name: str, *others: str) -> None:
         """One file under all the names, the first one last: who finds it there finds the others as well."""
         path = self.path(name)
+        if self.witness and not self.witness.exists():
+            raise FileNotFoundError(errno.ENOENT, f"{self.witness.parent} is not the run's directory any more")
 
         def prepare(beside: Path) -> None:
             for other in others:
@@ -99,7 +104,7 @@ class Checkpointer:
         why = f"{files}: cannot be written ({error.strerror or error})"
         self.failed |= dict.fromkeys(names, f"{why}, so that the weights of step {step} are not on disk")
         log.error(
-            "%s; %s; steps that are not on disk: %d; the next save tries again", why, self._kept, step - self._step
+            "%s; %s; %d steps are not on disk; the next save tries again", why, self._kept, step - self._step
         )
 
     @property
@@ -152,6 +157,8 @@ def to_continue(folder: Path) -> Path | None:
     last, before = (path_of(folder, name) for name in (LAST, BEFORE))
     if not last.exists() and not before.exists():
         return None
+    if last.exists() and not last.is_file():  # nothing could be saved there
+        raise DataError(f"{last}: not a file; move it away")
     broken = _problem(last)
     if broken is None:
         return last

@@ -58,7 +58,7 @@ def test_full_for_a_while(train, limit, tmp_path):
     assert [record["step"] for record in records(run_dir)] == [1, 2, 2, 3, 4, 4, 5, 6, 6]
     log = (run_dir / "train.log").read_text()
     assert log.count("the next save tries again") == 4  # of steps 3, 4, 4 and 5
-    assert "steps that are not on disk: 3" in log
+    assert "3 steps are not on disk" in log
     assert len((run_dir / "csv" / "metrics.csv").read_text().splitlines()) == 10
 
 
