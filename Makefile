@@ -1,4 +1,5 @@
-# `make train` trains on the demo, `make test` runs the tests; both install into .venv first.
+# `make train` trains on the demo, `make test` runs the tests, `make bench BENCHES=loader` a measurement; all install
+# into .venv first.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 export NO_ALBUMENTATIONS_UPDATE := 1
@@ -20,10 +21,14 @@ lint: .venv/installed
 slow: .venv/installed
 	$(BIN)/pytest -m "slow and not gpu" $(ARGS)
 
+# Minutes each, then hours. Those that are left out: tilings.py, which asks for a run; peers.py, which makes an
+# environment for other libraries (peers_ours.py, peers_run.py are its parts). loader.py needs ../shared/data.
+# Cases that are in docs/bench already are not run again by pixels_cpu.py, autobatch.py and timm_coverage.py.
+BENCHES := train_step detection_step saving startup loader image_windows published_memory planner_time pixels \
+  activation_checkpointing pixels_cpu memory_accuracy autobatch timm_coverage
+
 bench: .venv/installed
-	$(BIN)/python tools/bench/train_step.py
-	$(BIN)/python tools/bench/detection_step.py
-	$(BIN)/python tools/bench/loader.py
+	for name in $(BENCHES); do echo "tools/bench/$$name.py"; $(BIN)/python tools/bench/$$name.py $(ARGS) || exit; done
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

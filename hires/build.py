@@ -3,6 +3,7 @@
 import logging
 import signal
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from rich.console import Console
 from hires import report, runs
 from hires.data.pixel_statistics import assumed, check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
-from hires.engine.checkpointer import read, to_continue, weights
+from hires.engine.checkpointer import LAST, read, to_continue, weights
 from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics, show_summary
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
@@ -24,15 +25,16 @@ from hires.engine.launch import launch
 from hires.engine.lock import RunLock
 from hires.engine.ranks import Ranks
 from hires.engine.slurm import requeue
+from hires.engine.stopping import Unsaved
 from hires.engine.trainer import Trainer
-from hires.interfaces import ConfigError, ImageSource, Interrupted, MemoryPlan, Normalization, Sample
+from hires.interfaces import CommonError, ConfigError, ImageSource, Interrupted, MemoryPlan, Normalization, Sample
 from hires.learner import make_task, move
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
 from hires.observed import Observed, noted
 from hires.planning import budget_of
 from hires.plans import enforced, planned, searches
-from hires.preparation import Surroundings, prepare, save_plan
+from hires.preparation import Prepared, Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
 from hires.run_classes import save_classes
@@ -64,7 +66,10 @@ def train(cfg: DictConfig) -> dict[str, Any]:
             return _train(cfg, recipe, resumed, fabric, ranks, console, lock)
     except Interrupted as stop:
         if ranks.main and stop.number == signal.SIGUSR1:
-            requeue()
+            if isinstance(stop, Unsaved):
+                log.error("The job is not put into SLURM's queue again: it would come no further; make room first")
+            else:
+                requeue()
         raise
 
 
@@ -104,7 +109,16 @@ def _train(
     observed = Observed()
     around = Surroundings(run_dir, console, ranks, fabric, gauge, checkpoint, normalization, observed)
     prepared = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
+    with closing(prepared.trainer.reporter.journal):
+        return _trained(cfg, recipe, source, prepared, around, limit)
+
+
+def _trained(
+    cfg: DictConfig, recipe: Recipe, source: ImageSource, prepared: Prepared, around: Surroundings, limit: Limit
+) -> dict[str, Any]:
+    """Trains what is prepared, and writes what a run leaves."""
     learner, display, trainer, batches, ladder, sources = prepared
+    run_dir, console, ranks, _, gauge, checkpoint, normalization, observed = around
     ranks.spread(learner.task, learner.average.module)
     if recipe.sharded:
         ranks.together(lambda: shard_learner(recipe, learner, ladder.plan))
@@ -131,6 +145,7 @@ def _train(
         )
     show_summary(console, outcome, {"weights": run_dir / "checkpoints", "report": run_dir / report.PAGE})
     log.info("Done: %s", run_dir)
+    trainer.stopping.settle()  # a signal after the last step: of a sweep, no other job begins
     return outcome
 
 
@@ -156,14 +171,18 @@ def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, ru
         with display, trainer.stopping:
             trainer.fit(batches)
     except Interrupted as stop:
-        if trainer.checkpointer.failed:
-            log.error("%s: stopped after step %d, which is not on disk", stop, trainer.progress.step)
-        else:
-            what = "%s: stopped after step %d, which %s holds; resume=%s goes on from there"
-            log.info(what, stop, trainer.progress.step, run_dir / runs.LAST, run_dir)
+        if LAST in trainer.checkpointer.failed:
+            what = "%s: stopped after step %d, which is not on disk; %s"
+            log.error(what, stop, trainer.progress.step, trainer.checkpointer.kept)
+            raise Unsaved(stop.number) from None
+        what = "%s: stopped after step %d, which %s holds; resume=%s goes on from there"
+        log.info(what, stop, trainer.progress.step, run_dir / runs.LAST, run_dir)
+        raise
+    except CommonError:  # as one that has diverged
+        log.error("What there is to go on from: %s", trainer.checkpointer.kept)
         raise
     finally:
-        trainer.reporter.journal.close()
+        trainer.reporter.journal.close()  # what follows reads it
 
 
 def kept_normalization(run_dir: Path, cfg: DictConfig, recipe: Recipe) -> Normalization:

@@ -147,7 +147,8 @@ class _Run:
         # Process launchers replay sys.argv: it is the user's again before any work starts.
         with _process(self.argv, self.full_error):
             try:
-                self._work(cfg)
+                with ended_by_signals():  # again, for copies; a launcher's own handlers would end the process
+                    self._work(cfg)
             except HiresError as error:
                 self._end(error, str(error), _code(error))
             except Exception as error:

@@ -166,8 +166,11 @@ def expect_failures(folder: str) -> None:
 
 
 def report_failure(folder: str, job: int, code: int, message: str) -> None:
-    """Leaves what a job ended with to the process that started it. The first of a job's processes says it."""
-    with suppress(FileExistsError), (Path(folder) / _FAILED / str(job)).open("x", encoding="utf-8") as file:
+    """Leaves what a job ended with to the process that started it. The first of a job's processes says it.
+
+    Where the place is gone, that process has ended before the job; the job's own log has the message too.
+    """
+    with suppress(OSError), (Path(folder) / _FAILED / str(job)).open("x", encoding="utf-8") as file:
         json.dump([code, message], file)
 
 

@@ -20,6 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from hires import cli_check, cli_errors, instantiate
 from hires.cli_compose import Request
+from hires.cli_paths import as_texts
 from hires.errors import ConfigError
 
 KEY = "run_config"
@@ -53,6 +54,7 @@ def repeated(cfg: DictConfig, request: Request) -> DictConfig:
 
     Raises ConfigError for what is wrong in the file, in one of the overrides, or does not go together.
     """
+    as_texts(cfg)
     path = Path(cfg[KEY]).expanduser()
     path = path / "config.yaml" if path.is_dir() else path
     if cfg.resume not in (None, "auto"):

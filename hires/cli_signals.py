@@ -17,13 +17,15 @@ def ended_by_signals() -> Iterator[None]:
     """They raise Interrupted, as SIGINT raises KeyboardInterrupt.
 
     So nothing is left half written, and no process goes on that works for this one. Processes that another one has
-    started for a training end as they do by default: they may be waiting for it where nothing can be raised.
+    started for a training end as they do by default: they may be waiting for it where nothing can be raised. What
+    is ignored from the start stays so.
     """
     first = os.environ.get("LOCAL_RANK", "0") == "0"
     if not first or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _raise) for number in _SIGNALS}
+    heard = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, _raise) for number in heard}
     try:
         yield
     finally:

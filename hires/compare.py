@@ -19,6 +19,7 @@ from hires.interfaces import ConfigError, ImageSource
 from hires.measured_memory import measure_memory
 from hires.recipe import Count, read_recipe
 from hires.settings import Settings
+from hires.sharding import check_whole
 from hires.trainings import Material, open_material
 from hires.visualize import run_comparison
 from hires.visualize.comparison import page, table
@@ -98,6 +99,7 @@ def _materials(settings: dict[str, Setting], options: Options) -> dict[str, Mate
     for name, setting in settings.items():
         with named(name):
             recipes[name] = read_recipe(setting.cfg)
+            check_whole(recipes[name])
             if recipes[name].processes > 1:
                 raise ConfigError(
                     f"trainer.devices: got {recipes[name].processes} processes, but settings are compared in one; "

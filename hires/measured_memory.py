@@ -69,7 +69,8 @@ def measure_memory(
         order, peak = Path(folder, "order.json"), Path(folder, "peak.json")
         wanted = {"classes": examples.classes, "limits": asdict(examples.limits)} if examples else None
         config = OmegaConf.to_container(cfg, resolve=True)
-        write_json(order, {"config": config, "examples": wanted, "live": live, "limit": limit, "steps": steps})
+        whose = {"parent": os.getpid(), "live": live, "limit": limit, "steps": steps}
+        write_json(order, {"config": config, "examples": wanted, **whose})
         allowing = [word for word in sys.argv[1:] if word.lstrip("+").startswith("allow_targets=")]
         # without -P, a file in the working directory could stand in for a library
         program = ["-P", "-m", "hires.imports", "hires.measured_memory"]
@@ -165,9 +166,9 @@ def measured(trial: Trial, *, live: bool, limit: Limit) -> Measured:
 
 
 def main() -> None:
-    end_with_parent()
     order, peak = map(Path, sys.argv[-2:])
     content = json.loads(order.read_text())
+    end_with_parent(content["parent"])
     cfg, wanted, steps = OmegaConf.create(content["config"]), content["examples"], content["steps"]
     examples = wanted and Examples(tuple(wanted["classes"]), DataLimits(**wanted["limits"]))
     trial = trial_on_examples(cfg, examples, steps) if examples else trial_on_data(cfg, steps)

@@ -16,6 +16,7 @@ from hires.applying import with_policies, with_rungs
 from hires.data.loader import StepLoader, StepSampler
 from hires.data.pixel_statistics import check_images, check_type
 from hires.data.windows import windows_in_epoch
+from hires.engine.checkpointer import Checkpointer
 from hires.engine.display import Display
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_text
@@ -65,51 +66,76 @@ def prepare(
     cfg: DictConfig, recipe: Recipe, source: ImageSource, plan: MemoryPlan, around: Surroundings
 ) -> Prepared:
     """Everything for the first step, or for the one after the run's last checkpoint, whose rung it takes."""
-    run_dir, console, ranks, fabric, gauge, checkpoint, normalization, observed = around
-    fabric = fabric or make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
+    ranks, gauge, normalization = around.ranks, around.gauge, around.normalization
+    fabric = around.fabric or make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     check_type(source, normalization)  # of a resumed run the images may have changed
-    learner = make_learner(recipe, source, fabric, resumed=checkpoint is not None, normalization=normalization)
+    resumed = around.checkpoint is not None
+    learner = make_learner(recipe, source, fabric, resumed=resumed, normalization=normalization)
     ranks.seed(recipe.top.seed)
     ladder = Ladder(with_rungs(recipe, learner, plan))
     windows = windows_in_epoch(source, recipe.image_size, recipe.data)
     routine = make_routine(recipe, source.classes, steps_per_epoch=-(-windows // recipe.top.batch_size))
     dataset = make_dataset(recipe, source, normalization)
-    journal = _journal(cfg, run_dir, ranks)
-    checkpointer = learner.checkpointer((run_dir / runs.LAST).parent, ladder, ranks, journal)
-    checkpointer.witness = run_dir / runs.CONFIG
-    if checkpoint is not None:
-        checkpointer.load(checkpoint)
-    journal.rewind(learner.progress.step)
-    start = learner.progress.step
-    budget = plan.budget or gauge.limit
-    display = Display(console, routine.max_steps, start, lambda: (*gauge.so_far(), budget))
-    on_change = partial(keep_plan, run_dir) if ranks.main else lambda plan: None
-    stopping, split = Stopping(ranks), observed.split
-    split.wait = waits(fabric.device)
-    guard = make_guard(recipe, learner, ranks)
+    journal = _journal(cfg, around.run_dir, ranks)
+    checkpointer = _taken_up(learner, ladder, journal, around)
+    start, budget = learner.progress.step, plan.budget or gauge.limit
+    display = Display(around.console, routine.max_steps, start, lambda: (*gauge.so_far(), budget))
     sources = {"train": source, **_validation_source(recipe, normalization)}
-    update = make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks, guard, split)
-    trainer = Trainer(
-        update=split.watching(gauge.watching(update)),
-        evaluate=_validation(recipe, learner, sources.get("val"), around, display, routine.metric, stopping),
-        checkpointer=split.saves(checkpointer),
-        reporter=Reporter(
-            journal=journal,
-            display=display,
-            learning_rate=lambda: learner.optimizer.param_groups[-1]["lr"],
-            skipped=lambda: learner.progress.skipped,
-        ),
-        routine=routine,
-        progress=learner.progress,
-        stopping=stopping,
+    reporter = Reporter(
+        journal=journal,
+        display=display,
+        learning_rate=lambda: learner.optimizer.param_groups[-1]["lr"],
+        skipped=lambda: learner.progress.skipped,
     )
-    split.leave_out = trainer.stopwatch.leave_out
+    trainer = _trainer(recipe, learner, ladder, routine, checkpointer, reporter, sources.get("val"), around)
     sampler = StepSampler(windows, recipe.top.batch_size, start, routine.max_steps, ranks.rank, ranks.size)
     ladder.plan = with_policies(
         recipe, learner, ladder.plan, lambda: [dataset[key] for key in next(iter(sampler), [])]
     )
     log.info("A step: %s", described(ladder.plan))
     return Prepared(learner, display, trainer, make_batches(dataset, sampler, recipe, fabric), ladder, sources)
+
+
+def _taken_up(
+    learner: Learner, ladder: Ladder, journal: Journal | NoJournal, around: Surroundings
+) -> Checkpointer:
+    """What saves the run, after all has been set to its checkpoint, if there is one."""
+    folder = (around.run_dir / runs.LAST).parent
+    checkpointer = learner.checkpointer(folder, ladder, around.ranks, journal)
+    checkpointer.witness = around.run_dir / runs.CONFIG
+    if around.checkpoint is not None:
+        checkpointer.load(around.checkpoint)
+    journal.rewind(learner.progress.step)
+    return checkpointer
+
+
+def _trainer(
+    recipe: Recipe,
+    learner: Learner,
+    ladder: Ladder,
+    routine: Routine,
+    checkpointer: Checkpointer,
+    reporter: Reporter,
+    validation: ImageSource | None,
+    around: Surroundings,
+) -> Trainer:
+    """The loop with its steps, evaluations and saves, all of which are timed and stop at a signal."""
+    ranks, split, stopping = around.ranks, around.observed.split, Stopping(around.ranks)
+    split.wait = waits(learner.fabric.device)
+    on_change = partial(keep_plan, around.run_dir) if ranks.main else lambda plan: None
+    guard = make_guard(recipe, learner, ranks)
+    update = make_update(recipe, learner, ladder, routine.max_steps, on_change, ranks, guard, split)
+    trainer = Trainer(
+        update=split.watching(around.gauge.watching(update)),
+        evaluate=_validation(recipe, learner, validation, around, reporter.display, routine.metric, stopping),
+        checkpointer=split.saves(checkpointer),
+        reporter=reporter,
+        routine=routine,
+        progress=learner.progress,
+        stopping=stopping,
+    )
+    split.leave_out = trainer.stopwatch.leave_out
+    return trainer
 
 
 def _journal(cfg: DictConfig, run_dir: Path, ranks: Ranks) -> Journal | NoJournal:

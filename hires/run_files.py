@@ -1,24 +1,14 @@
 """What a run has left in its directory, read back."""
 
 import json
-import platform
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from hires import __version__
 from hires.interfaces import DataError
+from hires.provenance import machine, versions
 from hires.visualize.text import size
-
-_PACKAGES = (
-    "torch",
-    "torchvision",
-    "timm",
-    "albumentations",
-    "lightning-fabric",
-    "numpy",
-    "opencv-python-headless",
-)
 
 
 def records(run_dir: Path) -> list[dict[str, Any]]:
@@ -52,14 +42,8 @@ def environment(run_dir: Path) -> list[tuple[str, str]]:
     if isinstance(starts, list) and starts and isinstance(starts[-1], dict):
         kept = {name: value for name, value in starts[-1].items() if name not in ("command", "overrides")}
         return [("starts", str(len(starts))), *_flat(kept)]
-    found = [("this page was made with", "")]
-    found += [("python", platform.python_version()), ("system", platform.platform())]
-    for name in ("hires", *_PACKAGES):
-        try:
-            found.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    now = {"hires": {"version": __version__}, "versions": versions(), "machine": machine()}
+    return [("this page was made with", ""), *_flat(now)]
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

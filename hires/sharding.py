@@ -44,6 +44,15 @@ def check_sharding(recipe: Recipe) -> None:
     _check_policies({"": said} if isinstance(said, str) else said)
 
 
+def check_whole(recipe: Recipe) -> None:
+    """Raises ConfigError for split parameters where one process does all."""
+    if recipe.trainer.strategy == FSDP2:
+        raise ConfigError(
+            "trainer.strategy: got fsdp2, which needs several processes, but settings are compared in one; set "
+            "trainer.strategy=auto"
+        )
+
+
 def _check_policies(policies: Mapping[str, str]) -> None:
     for unit, text in policies.items():
         policy = parse_policy(text)

@@ -11,7 +11,7 @@ from hires.applying import exchange_plan
 from hires.data.loader import StepLoader, StepSampler, make_loader
 from hires.data.windows import ResizeDataset, TrainingDataset, WindowDataset
 from hires.engine.evaluate import FittingViews, as_it_is, evaluate
-from hires.engine.fabric import Place
+from hires.engine.fabric import Place, scale_of
 from hires.engine.nonfinite import Guard
 from hires.engine.ranks import Alone, Ranks, Several
 from hires.engine.recovery import Ladder, Recovering
@@ -86,7 +86,7 @@ def make_guard(recipe: Recipe, learner: Learner, ranks: Ranks = _ALONE) -> Guard
         learner.task,
         learner.progress,
         trainer.max_skipped,
-        scaled=trainer.precision == "16-mixed",
+        scale=scale_of(learner.fabric),
         ranks=ranks,
         state=state,
         advice=f"Resume or start again with {', '.join(advice)}; `hires check-data` finds broken images",

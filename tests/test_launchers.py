@@ -11,6 +11,8 @@ import torch.distributed as dist
 import yaml
 from omegaconf import OmegaConf
 
+from hires import cli_launchers
+
 config = pytest.importorskip("hydra_plugins.hydra_submitit_launcher.config")
 Hires = Callable[..., tuple[int, str, str]]
 CONFIGS = Path(__file__).parents[1] / "configs" / "hydra" / "launcher"
@@ -136,6 +138,15 @@ def test_without_slurm(hires: Hires, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_without_the_plugin_it_says_how_to_install_it(hires: Hires, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_submitit_launcher", None)
     assert "pip install 'hires[slurm]'" in wrong(hires("train", "-m", SLURM))
+
+
+def test_a_job_may_fail_after_the_sweep_has_ended(tmp_path: Path) -> None:
+    cli_launchers.expect_failures(str(tmp_path))
+    for message in ("said first", "said later"):
+        cli_launchers.report_failure(str(tmp_path), 3, 2, message)
+    assert cli_launchers.failures(str(tmp_path)) == [(2, "said first")]
+    cli_launchers.report_failure(str(tmp_path), 4, 2, "nobody waits any more")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

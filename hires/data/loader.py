@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from hires.data.packing import Packed, packed, unpacked
 from hires.interfaces import ConfigError, DataError, HiresError, Sample
-from hires.ops.parent import work_for_parent
+from hires.ops.parent import as_parent, work_for_parent
 from hires.ops.process_memory import lift_limit
 
 log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ def make_loader(dataset: Any, sampler: StepSampler, workers: int, pin_memory: bo
         num_workers=workers,
         collate_fn=_packed_if_whole if workers else _as_they_are,
         pin_memory=pin_memory,
-        worker_init_fn=_begin,
+        worker_init_fn=partial(_begin, as_parent()) if workers else None,
         generator=torch.Generator(),
         # the sampler knows all steps of a run, so that one iteration is all there is: workers that outlive it
         # would only delay the exit
@@ -143,8 +144,8 @@ def _as_they_are(samples: list[Any]) -> list[Any]:
     return samples
 
 
-def _begin(worker: int) -> None:
-    work_for_parent()
+def _begin(parent: int | None, worker: int) -> None:
+    work_for_parent(parent)
     lift_limit()  # a memory budget is the trainer's
     cv2.setNumThreads(0)
     torch.set_num_threads(1)

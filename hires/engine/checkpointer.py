@@ -58,7 +58,7 @@ class Checkpointer:
         self._newest: Path | None = None  # that is known to be whole, and its step
         self._step = 0
         self.witness: Path | None = None
-        """A file beside which nothing is written any more once it is gone, as when a folder has been moved away."""
+        """A file without which nothing is written, as when the folder of a run has been moved away."""
         if self.ranks.main:
             remove_unfinished(folder)
 
@@ -103,21 +103,24 @@ class Checkpointer:
         files = " and ".join(str(self.path(name)) for name in names)
         why = f"{files}: cannot be written ({error.strerror or error})"
         self.failed |= dict.fromkeys(names, f"{why}, so that the weights of step {step} are not on disk")
-        log.error(
-            "%s; %s; %d steps are not on disk; the next save tries again", why, self._kept, step - self._step
-        )
+        log.error("%s; %s; %d steps are not on disk; the next save tries again", why, self.kept, step - self._step)
 
     @property
-    def _kept(self) -> str:
+    def kept(self) -> str:
+        """What is on disk, in words."""
         if self._newest is None:
             return f"there is no {LAST}.pt yet"
         return f"{self._newest.name} is still that of step {self._step}"
+
+    def gives_up(self, name: str) -> bool:
+        """Whether the last save of a file failed, which then is not owed any more; the same in all processes."""
+        return self.ranks.by_main(lambda: self.failed.pop(name, None) is not None)
 
     def raise_failed(self) -> None:
         """Raises TrainingError where the state of the last save is not on disk."""
         if self.failed:
             what = "; ".join(dict.fromkeys(self.failed.values()))
-            raise TrainingError(f"{what}; {self._kept}; make room, then let resume=RUN go on from there")
+            raise TrainingError(f"{what}; {self.kept}; make room, then let resume=RUN go on from there")
 
     def path(self, name: str) -> Path:
         return path_of(self.folder, name)

@@ -37,6 +37,12 @@ def precision_plugin(precision: str, device: str) -> Precision:
     return MixedPrecision(precision, device=device)  # type: ignore[arg-type]
 
 
+def scale_of(fabric: Fabric) -> Callable[[], float] | None:
+    """By what losses are multiplied before backward, in half precision; None where they are not."""
+    scaler = getattr(fabric.strategy.precision, "scaler", None)
+    return None if scaler is None else scaler.get_scale
+
+
 def autocast_of(precision: str, device: str) -> Callable[[], AbstractContextManager[Any]]:
     """What a Fabric of this precision does around a forward, on a type of device that may not be there."""
     dtype = {"32-true": None, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}[precision]

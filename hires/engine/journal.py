@@ -25,6 +25,7 @@ class Journal:
         self.lines = Lines(path)
         self.count = 0  # of the records so far, also those that wait
         self._restored: int | None = None
+        self._closed = False
 
     def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Adds a line: `kind` is train or evaluate."""
@@ -68,6 +69,10 @@ class Journal:
             logger.restart(kept, step)
 
     def close(self) -> None:
+        """Leaves all on disk; once."""
+        if self._closed:
+            return
+        self._closed = True
         if self.lines.waiting:
             self.lines.write()
         if self.lines.waiting:

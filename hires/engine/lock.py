@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from hires.engine.slurm import job_id
+from hires.engine.slurm import job_id, starts
 from hires.interfaces import ConfigError
 
 log = logging.getLogger(__name__)
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 NAME = ".lock"
 """The file that is locked, which also says by whom."""
 _BUSY = (errno.EWOULDBLOCK, errno.EACCES)
+_LOOKED_AT = 2.0
+"""Seconds for which a lock may be another command's that only looks, or that of a process that is just ending."""
 
 
 class Holder(NamedTuple):
@@ -29,6 +31,7 @@ class Holder(NamedTuple):
     since: str
     job: str | None = None  # of SLURM
     ended: bool = False
+    starts: int = 0  # of the job, before this one
 
     @property
     def is_here(self) -> bool:
@@ -36,8 +39,8 @@ class Holder(NamedTuple):
 
     @property
     def may_be_alive(self) -> bool:
-        """Whether it may still run; of another host nobody here knows."""
-        if self.ended:
+        """Whether it may still run; of another host nobody here knows, but an earlier start of our job is over."""
+        if self.ended or (self.job is not None and self.job == job_id() and self.starts < starts()):
             return False
         return not self.is_here or (_exists(self.pid) and _started(self.pid) == self.started)
 
@@ -58,8 +61,7 @@ class RunLock:
         self._held.append(handle)
         _handles.add(handle)
         _close_in_forks()
-        me = Holder(socket.gethostname(), os.getpid(), _started(os.getpid()), time.strftime("%F %T"), job_id())
-        _write(handle, me)
+        _write(handle, _own())
         return run_dir
 
     def __enter__(self) -> Self:
@@ -101,7 +103,7 @@ def _locked(run_dir: Path, how: int) -> int:
     except OSError as error:
         raise ConfigError(f"run_dir: {path} cannot be written ({error.strerror}); choose another") from error
     try:
-        fcntl.flock(handle, how | fcntl.LOCK_NB)
+        _wait(handle, how)
     except OSError as error:
         by = _read(handle)
         if error.errno in _BUSY or (by and by.may_be_alive):
@@ -111,6 +113,25 @@ def _locked(run_dir: Path, how: int) -> int:
         if how == fcntl.LOCK_EX:
             log.info("%s: no locks here (%s); what it says keeps others out", path, error.strerror)
     return handle
+
+
+def _wait(handle: int, how: int) -> None:
+    """Locks the file, at once or a little later where no process is known that has it. Raises OSError."""
+    end = time.monotonic() + _LOOKED_AT
+    while True:
+        try:
+            return fcntl.flock(handle, how | fcntl.LOCK_NB)
+        except OSError as error:
+            by = _read(handle)
+            known = by is not None and by.is_here and by.may_be_alive
+            if error.errno not in _BUSY or known or time.monotonic() > end:
+                raise
+        time.sleep(_LOOKED_AT / 40)
+
+
+def _own() -> Holder:
+    host, pid, job, since = socket.gethostname(), os.getpid(), job_id(), time.strftime("%F %T")
+    return Holder(host, pid, _started(pid), since, job, starts=starts())
 
 
 def _in_use(run_dir: Path, by: Holder | None, hint: str) -> ConfigError:

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 _NAMED = 3  # parameters that a message names
 _ALONE = Alone()
+_LEAST_SCALE = 1.0
+"""Below it infinities are no longer made by the scaling, which would go down for ever where gradients stay NaN."""
 
 
 class Guard:
@@ -26,8 +28,9 @@ class Guard:
 
     Of a step that it stops, parameters, optimizer, scaler and buffers are as they were. `progress` counts them;
     more than `limit` lately end the training. As many steps in a row that passed make it forget those before.
-    `scaled`: gradients are those of a scaled loss (16-mixed), whose infinities belong to the scaler, so that only
-    losses count. `state` says in words how the training is done, `advice` what to try when it ends.
+    `scale`: gradients are those of a loss that a scaler multiplies by it (16-mixed). Infinities are the scaler's,
+    so that only losses count as long as it is at least 1. `state` says in words how the training is done, `advice`
+    what to try when it ends.
     """
 
     def __init__(
@@ -36,13 +39,13 @@ class Guard:
         progress: Progress,
         limit: int,
         *,
-        scaled: bool = False,
+        scale: Callable[[], float] | None = None,
         ranks: Ranks = _ALONE,
         state: Callable[[], str] = lambda: "",
         advice: str = "",
     ):
         self.task, self.progress, self.limit, self.ranks = task, progress, limit, ranks
-        self.scaled, self.state, self.advice = scaled, state, advice
+        self.scale, self.state, self.advice = scale, state, advice
         self._buffers = BufferCopies(task)
         self._own: Losses = {}
         self._norm: Tensor | None = None
@@ -57,7 +60,7 @@ class Guard:
         In this way what adds up the losses of all processes tells all of them; a finite loss keeps its bits.
         """
         self._own, self._norm = losses, None
-        if self.scaled:
+        if self.scale is not None:
             return losses
         self._norm = _norm(gradient for _, gradient in _gradients(self.task))
         name, loss = next(iter(losses.items()))
@@ -68,11 +71,18 @@ class Guard:
         # The one moment at which a step waits for the device: only the update is left to be queued then, so that
         # the device idles while that begins, as it does for GradScaler. Optimizers do not take a condition on the
         # device (but for fused ones), and to undo an update takes as much memory as all that it changes.
-        if bool(torch.isfinite(torch.stack(list(losses.values()))).all()):
+        if bool(torch.isfinite(torch.stack(list(losses.values()))).all()) and not self._beyond_scaling():
             return True
         self._buffers.restore()
         self._count(samples)
         return False
+
+    def _beyond_scaling(self) -> bool:
+        """Whether gradients are not finite that no smaller scale would make so; the same in all processes."""
+        if self.scale is None or self.scale() >= _LEAST_SCALE:
+            return False
+        self._norm = _norm(gradient for _, gradient in _gradients(self.task))  # of the whole batch by now
+        return bool(self.ranks.most(torch.tensor([not self._norm.isfinite()], dtype=torch.int32)).item())
 
     def _count(self, samples: list[Sample]) -> None:
         progress, step = self.progress, self.progress.step + 1

@@ -108,10 +108,7 @@ def end_with_first() -> None:
     first = os.environ.get(_FIRST)
     if first is None:
         return
-    if os.getppid() != int(first):
-        _say_first(first)
-        os._exit(1)
-    end_with_parent(lambda: _say_first(first))
+    end_with_parent(int(first), lambda: _say_first(first))
 
 
 def part_from_first() -> None:

@@ -12,7 +12,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from hires.engine.sharded import part_like, part_of
-from hires.interfaces import ConfigError
+from hires.engine.sharded_share import told_apart
+from hires.interfaces import ConfigError, LostProcess
 from hires.ops.nested import map_leaves
 from hires.ops.random_state import WholeRandomState
 
@@ -39,14 +40,18 @@ def _split(value: Tensor, like: DTensor) -> Tensor:
 def check_optimizer(name: str, build: Callable[[nn.Module], torch.optim.Optimizer], device: torch.device) -> None:
     """Tries an optimizer on a few split numbers, and continues it from its whole state; all processes do so.
 
-    Raises ConfigError where that fails, or gives something else than with whole parameters.
+    Raises ConfigError where that fails, or gives something else than with whole parameters, and LostProcess when
+    another process has ended.
     """
     before = WholeRandomState()
     try:
-        expected, found = (_tried(build, device, split) for split in (False, True))
+        with told_apart():
+            expected, found = (_tried(build, device, split) for split in (False, True))
         pairs = zip(expected, found, strict=True)
         far = max(float((one - other).norm() / one.norm()) for one, other in pairs)
         trouble = "" if far < _CLOSE else f"parameters differ by {far:.1g}"
+    except LostProcess:
+        raise
     except Exception as error:  # whatever an optimizer raises that was not made for such parameters
         line = next(iter(str(error).splitlines()), type(error).__name__)
         trouble = textwrap.shorten(line, _LONGEST, placeholder=" ...")

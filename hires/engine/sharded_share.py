@@ -61,7 +61,7 @@ class ShardedShare:
         return int(self.ranks.most(torch.tensor([micro_batches])).item())
 
     def _alone(self, run: Callable[[], Any]) -> Any:
-        with _told_apart():
+        with told_apart():
             outcome = attempt(run)
         if not isinstance(outcome, Shortage):
             return outcome
@@ -73,8 +73,11 @@ class ShardedShare:
 
 
 @contextmanager
-def _told_apart() -> Iterator[None]:
-    """Tells an exchange that failed, since another process has ended, from what is wrong in this one."""
+def told_apart() -> Iterator[None]:
+    """Tells an exchange that failed, since another process has ended, from what is wrong in this one.
+
+    Raises LostProcess for the former.
+    """
     try:
         yield
         return

@@ -17,7 +17,12 @@ def job_id() -> str | None:
 
 def is_requeued() -> bool:
     """Whether the job of this process has been started before."""
-    return os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
+    return starts() > 0
+
+
+def starts() -> int:
+    """How often SLURM has put the job of this process into its queue again."""
+    return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
 
 
 def requeue() -> None:

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import time
+import uuid
 from typing import Any, Self
 
 import torch
@@ -68,6 +69,10 @@ class Stopping:
             raise Interrupted(number)
 
 
+class Unsaved(Interrupted):
+    """A signal has ended a training whose last steps are not on disk: started again, it would come no further."""
+
+
 class BrokenOff(Exception):
     """What is being done need not be done to its end."""
 
@@ -126,24 +131,25 @@ def _give_terminal_back() -> None:
 
 
 class _Notice:
-    """A word that one process leaves for all, who need not come to it at the same time."""
+    """A word that one process leaves for all, who need not come to it at the same time.
 
-    _KEY = "stop"
+    It lies in the store by which they have found each other: no other port has to be open between machines. The
+    store may outlast them (torchrun's does), so that the word's name is new each time.
+    """
 
     def __init__(self, ranks: Ranks):
-        host = os.environ.get("MASTER_ADDR", "127.0.0.1")
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        self._key = ranks.by_main(lambda: f"hires/stop/{uuid.uuid4().hex}")
         with talking():
-            own = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False) if ranks.main else None
-            port = ranks.by_main(lambda: own.port if own else 0)
-            self._store = own or dist.TCPStore(host, port, is_master=False)
+            self._store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False)
         self._given = False
 
     def give(self) -> None:
         if not self._given:
             with talking():
-                self._store.set(self._KEY, "1")
+                self._store.set(self._key, "1")
             self._given = True
 
     def given(self) -> bool:
         with talking():
-            return bool(self._store.check([self._KEY]))
+            return bool(self._store.check([self._key]))

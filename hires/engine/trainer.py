@@ -115,7 +115,13 @@ class Trainer:
             return
         metrics = self.progress.metrics = self.evaluate()
         self.progress.evaluated_step = self.progress.step
+        before = self.progress.best, self.progress.best_step
         better = bool(metrics) and self.progress.judge(metrics[self.routine.metric])
         if metrics:
             self.reporter.evaluated(self.progress.step, metrics, self.routine.metric)
         self._save("last", *(["best"] if better else []))
+        if better and self.checkpointer.gives_up("best"):  # no later checkpoint may count on it
+            self.progress.best, self.progress.best_step = before
+            log.error(
+                "The evaluation of step %d does not count as the best: best.pt is not of it", self.progress.step
+            )

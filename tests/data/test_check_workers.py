@@ -5,10 +5,15 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from functools import partial
 
 import pytest
 from image_files import noise, save
+
+from hires.data.checks.examine import Examiner, examine
+from hires.data.pairs import Pair
+from tests.forks import forked
 
 _SURVEY = """
 import os, sys, time
@@ -24,6 +29,21 @@ class Slow(examine.Examiner):
 pairs = [Pair(name, name, "") for name in ("0.png", "1.png")]
 examine.examine(Slow(Path(sys.argv[1]), None), pairs, 2, lambda done: None)
 """
+
+
+def test_other_processes_of_a_program_are_left_alone(tmp_path):
+    for index in range(2):
+        save(tmp_path / f"{index}.png", noise(8, 8))
+    other = forked(threading.Event().wait)
+
+    def interrupted(done):
+        raise KeyboardInterrupt
+
+    pairs = [Pair(name, name, "") for name in ("0.png", "1.png")]
+    with pytest.raises(KeyboardInterrupt):
+        examine(Examiner(tmp_path, None), pairs, 1, interrupted)
+    os.kill(other.pid, signal.SIGKILL)
+    assert other.wait(30) == -signal.SIGKILL  # and not of the SIGTERM that readers get
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs process descriptors of Linux")

@@ -157,6 +157,18 @@ def test_events_go_on_after_their_thread_has_ended(tmp_path, path, caplog, monke
     assert {5, 6} <= set(events(tmp_path))
     assert "TensorBoardLogger: cannot log (" in caplog.text
     assert not said  # no traceback of the thread
+    assert threading.excepthook == said.append
+
+
+def test_a_run_in_which_nothing_more_happens_gets_no_more_files(tmp_path, path):
+    journal = Journal(path, [event_logger(tmp_path)])
+    record(journal, 1)
+    journal.close()
+    before = sorted(tmp_path.rglob("*"))
+    again = Journal(path, [event_logger(tmp_path)])
+    again.rewind(1)
+    again.close()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 class Lost:

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 
-from hires.engine.fabric import make_fabric
+from hires.engine.fabric import make_fabric, scale_of
 from hires.engine.nonfinite import Guard
 from hires.engine.progress import Progress, RunningMean
 from hires.engine.step import Trust, Updater, train_step
@@ -27,12 +27,11 @@ class Small:
         self.fabric = make_fabric("cpu", precision)
         self.optimizer = self.fabric.setup_optimizers(torch.optim.AdamW(self.task.parameters(), lr=1e-3))
         self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)
-        scaled = precision == "16-mixed"
         self.guard = Guard(
             self.task,
             self.progress,
             limit,
-            scaled=scaled,
+            scale=scale_of(self.fabric),
             state=lambda: "the learning rate is 0.001",
             advice="Try less",
         )
@@ -165,6 +164,24 @@ def test_a_loss_of_half_precision_that_is_nan_is_not():
     run.step()
     same(run.state(), before)
     assert run.progress.skipped == 1
+
+
+def test_gradients_that_stay_nan_in_half_precision_end_the_training():
+    """No scale is small enough for them."""
+    run = Small(precision="16-mixed", where="gradient", poison=lambda step: NAN)
+    run.steps(17)  # it begins with 2^16
+    assert (run.scaler.get_scale(), run.progress.skipped) == (0.5, 0)
+    with pytest.raises(CommonError, match=r"step 20: the training diverged: .*first step 18 \(the norm of the"):
+        run.steps(9)
+    assert run.scaler.get_scale() == 0.5
+
+
+def test_a_small_scale_alone_ends_nothing():
+    run = Small(precision="16-mixed")
+    run.step()
+    run.scaler.update(0.5)
+    assert all(run.steps(3))
+    assert run.progress.skipped == 0
 
 
 def test_skipped_steps_do_not_count_in_means():

@@ -169,6 +169,17 @@ def test_optimizers_are_tried():
     in_processes(2, check)
 
 
+def test_a_lost_process_is_no_fault_of_the_optimizer():
+    def check(group):
+        with group.joined():
+            if group.rank == 1:
+                return
+            with pytest.raises(LostProcess, match="one of its processes has ended"):
+                check_optimizer("adamw", OptimizerSettings(name="adamw").build, CPU_DEVICE)
+
+    in_processes(2, check)
+
+
 def test_single_numbers_are_refused():
     task = torch.nn.Module()
     task.scale = torch.nn.Parameter(torch.tensor(1.0))

@@ -1,10 +1,12 @@
 """The loop: what is saved when, and what stops it."""
 
+import errno
 import signal
 
 import pytest
 import torch
 
+from hires.engine.checkpointer import Checkpointer, read
 from hires.engine.progress import Progress
 from hires.engine.stopping import Stopping
 from hires.engine.trainer import Routine, Trainer
@@ -21,6 +23,18 @@ class Saves:
 
     def save(self, *names):
         self.told.append((self.progress.step, names))
+
+    def gives_up(self, name):
+        return False
+
+
+class Full(Checkpointer):
+    """Finds no room at step 2."""
+
+    def _write(self, state, *names):
+        if state["progress"]["step"] == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super()._write(state, *names)
 
 
 class Quiet:
@@ -51,6 +65,19 @@ def trainer(evaluate, losses=(1.0,) * 9, step=0, signals=None, **routine):
         progress=progress,
         stopping=Stopping(),
     )
+
+
+def test_a_best_one_that_was_not_saved_does_not_count(tmp_path):
+    """No checkpoint says that it is there, and a later one that is less good takes its place."""
+    loop = trainer(lambda: {"mIoU": 0.9 if loop.progress.step == 2 else 0.7})
+    loop.checkpointer = Full(tmp_path, {"progress": loop.progress})
+    loop.fit([[SAMPLE]] * 3)
+    assert read(tmp_path / "last.pt")["progress"]["best_step"] == 0
+    assert not (tmp_path / "best.pt").exists()
+    loop.fit([[SAMPLE]])
+    assert (loop.progress.best, loop.progress.best_step) == (0.7, 4)
+    assert read(tmp_path / "best.pt")["progress"]["step"] == 4
+    loop.checkpointer.raise_failed()
 
 
 def test_steps_are_saved_before_they_are_evaluated():

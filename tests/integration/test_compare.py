@@ -110,6 +110,7 @@ def test_memory(compare):
         ),
         (["steps=0"], "steps: got 0, allowed: a whole number >= 1"),
         (["evaluate=true", "data.splits={val: null}"], "evaluate: got true, but the data has no validation split"),
+        (["settings={a: [], b: [trainer.strategy=fsdp2]}"], "settings.b: trainer.strategy: got fsdp2"),
         (["resume=auto"], "resume: a comparison begins anew"),
     ],
 )

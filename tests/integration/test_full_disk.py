@@ -88,7 +88,7 @@ def test_full_from_the_beginning(train, limit, tmp_path):
 
 
 def test_run_directory_that_is_gone(train, tmp_path):
-    """As on a file system that was taken away: nothing can be made where a file is in the way."""
+    """As on a file system that was taken away."""
     run_dir = tmp_path / "run"
 
     def remove():
@@ -98,7 +98,7 @@ def test_run_directory_that_is_gone(train, tmp_path):
     code, _, error = train({3: remove})
     assert code == 1
     assert "Traceback" not in error
-    assert "Not a directory" in error.strip().splitlines()[-1]
+    assert "is not the run's directory any more" in error.strip().splitlines()[-1]
 
 
 def test_result_that_cannot_be_written_is_written_by_resuming(train, hires, tmp_path):

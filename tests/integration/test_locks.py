@@ -1,6 +1,7 @@
 """A run directory has one trainer at a time, whatever ends it, and commands in one folder do not collide."""
 
 import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -110,6 +111,34 @@ def test_without_locks_the_process_is_told_from_others(tmp_path, no_locks, chang
         return
     with pytest.raises(ConfigError, match="on elsewhere"):
         check_free(tmp_path)
+
+
+@pytest.mark.parametrize("restart", ["1", "2"])
+def test_without_locks_an_earlier_start_of_the_same_job_is_over(tmp_path, no_locks, monkeypatch, restart):
+    """SLURM has killed it before it starts the job again, maybe on another machine."""
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with RunLock() as mine:
+        mine.take(tmp_path)
+        said = json.loads((tmp_path / NAME).read_text())
+    (tmp_path / NAME).write_text(json.dumps({**said, "ended": False, "host": "elsewhere"}))
+    monkeypatch.setenv("SLURM_RESTART_COUNT", restart)
+    with RunLock() as mine:
+        if restart == "2":
+            assert mine.take(tmp_path) == tmp_path
+        else:  # another step of this start
+            with pytest.raises(ConfigError, match="on elsewhere"):
+                mine.take(tmp_path)
+
+
+def test_a_command_that_only_looks_is_waited_for(tmp_path, monkeypatch):
+    with RunLock() as mine:
+        mine.take(tmp_path)
+    looking = os.open(tmp_path / NAME, os.O_RDWR)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    with monkeypatch.context() as patched, RunLock() as mine:
+        patched.setattr(lock.time, "sleep", lambda seconds: os.close(looking))
+        assert mine.take(tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize("key", ["resume", "run_dir"])

@@ -1,6 +1,7 @@
 """`run_config=` repeats a run, bit by bit, with what the command line changes; a file gets nothing else done."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ def made(tmp_path_factory):
 @pytest.fixture
 def run(hires, shapes_overrides, made):
     """A run of three steps, with options of groups that are not the defaults."""
-    if not (made / "first").exists():
+    if not (made / "first" / "result.json").exists():
+        shutil.rmtree(made / "first", ignore_errors=True)
         overrides = [o for o in shapes_overrides if not o.startswith(("run_dir=", "trainer.max_steps="))]
         more = ("optimizer=sgd", "augmentation=light", "trainer.max_steps=3", "trainer.ema_decay=0.9")
         code, _, error = hires("train", *overrides, *more, "logger=none", f"run_dir={made / 'first'}")

@@ -1,7 +1,9 @@
 """Signals that are sent to real trainings: what they leave, and that it goes on to the same bits."""
 
+import errno
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -43,7 +45,8 @@ def train(shapes_overrides, tmp_path):
 def whole(train, folder):
     """A run that nobody has disturbed."""
     run_dir = folder / "whole"
-    if not run_dir.exists():
+    if not (run_dir / "result.json").exists():
+        shutil.rmtree(run_dir, ignore_errors=True)
         training = train(run_dir)
         assert training.wait(SECONDS) == 0, training.said()
     return run_dir
@@ -185,6 +188,42 @@ def test_requeue_that_fails_is_told(train, slurm, tmp_path, monkeypatch):
     training = train(tmp_path / "run")
     assert training.wait(SECONDS) == 138
     assert "job 4711 is not in its queue again (scontrol requeue 4711: slurm_requeue error" in training.said()[0]
+
+
+SHORT = ("trainer.max_steps=2", "evaluation.every=null", "trainer.checkpoint_every=1")
+
+
+def test_a_stop_that_cannot_be_saved_is_not_queued_again(train, slurm, tmp_path, monkeypatch):
+    """It would be stopped there again and again."""
+    write = Checkpointer._write
+
+    def full(self, state, *names):
+        if state["progress"]["step"] == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, state, *names)
+
+    monkeypatch.setattr(Checkpointer, "_write", full)
+    after_step(monkeypatch, 2, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    training = train(tmp_path / "run", *SHORT)
+    assert training.wait(SECONDS) == 138, training.said()
+    said = training.said()[0]
+    assert "stopped after step 2, which is not on disk; last.pt is still that of step 1" in said
+    assert "not put into SLURM's queue again" in said
+    assert not slurm.exists()
+
+
+def test_a_signal_after_the_last_step_ends_what_would_follow(train, tmp_path, monkeypatch):
+    """Such as the next job of a sweep; the run itself is done."""
+    original = Trainer.fit
+
+    def fit(self, batches):
+        original(self, batches)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Trainer, "fit", fit)
+    training = train(tmp_path / "run", *SHORT)
+    assert training.wait(SECONDS) == 143, training.said()
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 2
 
 
 @pytest.mark.slow

@@ -48,8 +48,38 @@ def evaluated(**changes):
     }
 
 
-def content(**changes):
-    records = [
+PLAN = {
+    "micro_batch_size": 2,
+    "accumulation_steps": 4,
+    "image_size": [512, 640],
+    "precision": "32-true",
+    "budget": 2**31,
+    "reasons": ["Because <u>it fits."],
+    "rungs": [],
+    "policies": {
+        "stem": "none",
+        "stage1.0": "full",
+        "stage1.1": "full",
+        "stage2.0": "none",
+        "loss": "full",
+    },
+}
+TIME = {
+    "seconds": {
+        "waiting": 30.0,
+        "forward": 20.0,
+        "backward": 40.0,
+        "optimizer": 2.0,
+        "exchange": 0.0,
+        "saving": 8.0,
+    },
+    "steps": 70,
+    "steps_sampled": 3,
+}
+
+
+def records():
+    trained = [
         {
             "kind": "train",
             "step": 10 * n,
@@ -60,7 +90,12 @@ def content(**changes):
         }
         for n in range(1, 8)
     ]
-    records += [{"kind": "evaluate", "step": step, "mIoU": step / 100, "IoU/road": 0.2} for step in (20, 40, 60)]
+    return trained + [
+        {"kind": "evaluate", "step": step, "mIoU": step / 100, "IoU/road": 0.2} for step in (20, 40, 60)
+    ]
+
+
+def content(**changes):
     return {
         "run": "2025-01-31_<i>",
         "verdict": "70 steps trained; best mIoU 0.5.",
@@ -70,37 +105,11 @@ def content(**changes):
             "seconds_per_step": 0.25,
             "images_per_second": 16.0,
         },
-        "records": records,
+        "records": records(),
         "evaluated": evaluated(),
         "peaks": {"predicted": {"allocated": 2**30, "reserved": None}, "allocated": None, "reserved": 3 * 2**29},
-        "plan": {
-            "micro_batch_size": 2,
-            "accumulation_steps": 4,
-            "image_size": [512, 640],
-            "precision": "32-true",
-            "budget": 2**31,
-            "reasons": ["Because <u>it fits."],
-            "rungs": [],
-            "policies": {
-                "stem": "none",
-                "stage1.0": "full",
-                "stage1.1": "full",
-                "stage2.0": "none",
-                "loss": "full",
-            },
-        },
-        "time": {
-            "seconds": {
-                "waiting": 30.0,
-                "forward": 20.0,
-                "backward": 40.0,
-                "optimizer": 2.0,
-                "exchange": 0.0,
-                "saving": 8.0,
-            },
-            "steps": 70,
-            "steps_sampled": 3,
-        },
+        "plan": PLAN,
+        "time": TIME,
         "advice": [("data.workers=4", "30% of the time went into waiting.")],
         "choices": {"data": "mask_folder", "model": "unet"},
         "settings": [("optimizer.lr", "<script>alert(1)</script>", "0.001")],

@@ -18,7 +18,7 @@ from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info
 from hires.data.pairs import Pair
 from hires.interfaces import DataError, Interrupted
-from hires.ops.parent import work_for_parent
+from hires.ops.parent import as_parent, work_for_parent
 
 _AT_ONCE = 2**30  # bytes of decoded images that are being read at the same moment
 _ANY_SIZES = ((64, 64), (96, 96))  # pixels; what is wrong with a label under both does not depend on them
@@ -166,11 +166,11 @@ def _run(
 
 @contextmanager
 def _pool(examiner: Examiner, workers: int) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (examiner,))
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (examiner, as_parent()))
     try:
         yield pool
     except (KeyboardInterrupt, Interrupted):  # at once: what a worker reads may be large
-        for worker in multiprocessing.active_children():
+        for worker in list(pool._processes.values()):  # Python 3.14: terminate_workers()
             worker.terminate()
         raise
     finally:
@@ -180,12 +180,12 @@ def _pool(examiner: Examiner, workers: int) -> Iterator[ProcessPoolExecutor]:
 _examiner: Examiner | None = None  # of a worker process
 
 
-def _begin(examiner: Examiner) -> None:
+def _begin(examiner: Examiner, parent: int | None) -> None:
     global _examiner
     _examiner = examiner
     examiner.begin()
     cv2.setNumThreads(1)
-    work_for_parent()
+    work_for_parent(parent)
 
 
 def _work(pair: Pair) -> Record:
