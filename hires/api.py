@@ -4,7 +4,6 @@ Arguments are the overrides of the command line: `train("experiment=demo", "trai
 raise ConfigError, unusable files DataError, both with the line that the command would print.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
-from hires import cli_settings, instantiate, runs
+from hires import cli_settings, instantiate, runs, verbosity
 from hires.cli_compose import parse
-from hires.interfaces import MemoryPlan
+from hires.interfaces import ConfigError, MemoryPlan
+from hires.run_files import read_json, records
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,12 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """What result.json holds; None before the training has ended."""
         file = self.path / "result.json"
-        return json.loads(file.read_text()) if file.is_file() else None
+        return read_json(file) if file.is_file() else None
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """The records of metrics.jsonl so far, in order."""
-        file = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+        """The records of metrics.jsonl so far, in order; a last one that is being written is left out."""
+        return records(self.path)
 
 
 def load_run(path: str | Path) -> Run:
@@ -51,8 +50,12 @@ def load_run(path: str | Path) -> Run:
 
 
 def train(*overrides: str) -> Run:
-    """Trains, as `hires train` does, in this process."""
+    """Trains, as `hires train` does, in this process.
+
+    Raises ConfigError for several processes, unless torchrun or SLURM has started them.
+    """
     with _composed("train", overrides) as cfg:
+        _check_processes(cfg)
         outcome = import_module("hires.build").train(cfg)
     return Run(Path(outcome["run_dir"]))
 
@@ -99,6 +102,16 @@ def plan(*overrides: str) -> MemoryPlan:
     return found
 
 
+def _check_processes(cfg: DictConfig) -> None:
+    """The others would be started by this process's own command line, which is another program's."""
+    recipe = import_module("hires.recipe").read_recipe(runs.continued(cfg)[0])
+    if recipe.processes > 1 and not import_module("hires.engine.launch").started_from_outside():
+        raise ConfigError(
+            f"trainer.devices: got {recipe.processes} processes, allowed from Python: 1, unless torchrun or SLURM "
+            "has started this one; use the command line, `hires train`"
+        )
+
+
 @contextmanager
 def _composed(command: str, overrides: tuple[str, ...]) -> Iterator[DictConfig]:
     """The checked configuration of a command, as Hydra's while it runs."""
@@ -106,11 +119,13 @@ def _composed(command: str, overrides: tuple[str, ...]) -> Iterator[DictConfig]:
     cfg, node = cli_settings.composed_alone(request)
     instantiate.check(cfg, "", ())
     hydra = HydraConfig.instance()
-    before, whole = hydra.cfg, cfg.copy()
+    before, whole, level = hydra.cfg, cfg.copy(), verbosity.chosen()
     with open_dict(whole):
         whole.hydra = node
-    hydra.set_config(whole)
     try:
+        verbosity.choose(cfg.log_level)
+        hydra.set_config(whole)
         yield cfg
     finally:
         hydra.cfg = before
+        verbosity.choose(level)

@@ -8,15 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
 from rich.console import Console
 
 from hires import report, runs
-from hires.data.pixel_statistics import assumed, check_images, check_type, normalization_of
+from hires.data.pixel_statistics import check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
-from hires.engine.checkpointer import LAST, read, to_continue, weights
+from hires.engine.checkpointer import LAST, to_continue
 from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics, show_summary
 from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
@@ -27,8 +26,8 @@ from hires.engine.ranks import Ranks
 from hires.engine.slurm import requeue
 from hires.engine.stopping import Unsaved
 from hires.engine.trainer import Trainer
-from hires.interfaces import CommonError, ConfigError, ImageSource, Interrupted, MemoryPlan, Normalization, Sample
-from hires.learner import make_task, move
+from hires.interfaces import CommonError, ConfigError, ImageSource, Interrupted, MemoryPlan, Sample
+from hires.learner import move
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
 from hires.observed import Observed, noted
@@ -38,8 +37,9 @@ from hires.preparation import Prepared, Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
 from hires.run_classes import save_classes
-from hires.run_statistics import normalization_of_run, save_normalization
+from hires.run_statistics import save_normalization
 from hires.sharding import check_sharding, shard_learner
+from hires.trained import kept_normalization, trained_task
 from hires.wiring import make_evaluation
 
 log = logging.getLogger(__name__)
@@ -185,12 +185,6 @@ def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, ru
         trainer.reporter.journal.close()  # what follows reads it
 
 
-def kept_normalization(run_dir: Path, cfg: DictConfig, recipe: Recipe) -> Normalization:
-    """How a run normalises pixels. Raises DataError where it lacks the file that says so."""
-    found = normalization_of_run(run_dir, cfg, recipe.data.shown_channels)
-    return found or assumed(recipe.data, np.dtype(np.uint8))  # made by a version that took 8-bit images alone
-
-
 def evaluate(cfg: DictConfig) -> dict[str, Any]:
     """Evaluates a run's weights on whole images; returns what it writes to result.json."""
     console = Terminal()
@@ -203,13 +197,11 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         raise ConfigError(f"split: got {cfg.split}, but the data of the run has images for {named} only")
     source = recipe.data.source(cfg.split)
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
-    state = read(checkpoint)
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
     normalization = kept_normalization(run_dir, kept, recipe)
     check_type(source, normalization)
     check_images(source)
-    task = make_task(recipe, source.classes, training=None, load_pretrained=False, normalization=normalization)
-    task.load_state_dict(weights(state))
+    task = trained_task(recipe, source.classes, normalization, checkpoint)
     move(task, recipe, fabric)
     evaluator = recipe.task.evaluator(source.classes)
     notes = noted(evaluator)

@@ -19,6 +19,7 @@ from hires import (
     cli_errors,
     cli_help,
     cli_launchers,
+    cli_repeat,
     cli_settings,
     instantiate,
     verbosity,
@@ -36,10 +37,11 @@ COMMANDS = {
     "profile": "Predict what a training step occupies, on any device, and what policies would change.",
     "compare": "Train under several settings side by side, or set finished runs side by side (runs=[A,B]).",
     "export": "Write the model of a run as ONNX or torch.export, and check that it does the same.",
+    "report": "Write the report of a run again, from its files.",
     "check-data": "Read every file of a data set and report what is broken, odd, or asks for other settings.",
 }
 """What each command does; its name is that of its config file and of its function in hires.build."""
-_OWN = ("autobatch", "compare", "profile", "export", "check-data")
+_OWN = ("autobatch", "compare", "profile", "export", "report", "check-data")
 MODULES = {name: f"hires.{name.replace('-', '_')}" for name in _OWN}
 MODULES["predict"] = "hires.prediction"  # hires.predict is left to the Python interface
 """Commands whose functions are elsewhere."""
@@ -82,8 +84,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
         if request.flags.help:
             _show(cli_help.command_help(request, COMMANDS[name]))
             return 0
-        if any(text.startswith("run_config=") for text in request.overrides):
-            request = import_module("hires.cli_repeat").loosened(request)
+        request = cli_repeat.loosened(request)
         sweep_dir = None
         if not (request.flags.shell_completion or request.flags.hydra_help):
             sweep_dir = cli_launchers.sweep_dir(cli_check.check_hydra(request), request)
@@ -174,8 +175,7 @@ class _Run:
             cli_launchers.report_failure(str(self.sweep_dir), HydraConfig.get().job.num, code, f"{job}{message}")
 
     def _work(self, cfg: DictConfig) -> None:
-        if cfg.get("run_config"):
-            cfg = import_module("hires.cli_repeat").repeated(cfg, self.request)
+        cfg = cli_repeat.repeated(cfg, HydraConfig.get(), self.request)
         cli_check.check(cfg, self.request)
         verbosity.choose(cfg.get("log_level", "info"))
         name = self.request.command

@@ -51,6 +51,11 @@ EXAMPLES = {
         ("hires export run=RUN output=classes input_type=uint8 out=model.onnx", "8-bit pixels to class indices"),
         ("hires export run=RUN format=torch_export dynamic=false image_size=[512,768]", "torch.export, one size"),
     ),
+    "report": (
+        ("hires report run=runs/demo/2025-01-31_12-00-00", "report.html of a run, in seconds"),
+        ("hires report run=RUN log_level=warning", "the same without a word"),
+        ("hires report -m run=RUN,RUN", "of two runs"),
+    ),
     "check-data": (
         ("hires check-data experiment=hrf_vessels data_dir=DIR", "the data set of an experiment"),
         (

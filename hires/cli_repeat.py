@@ -3,7 +3,6 @@
 A run's configuration is data from strangers: its targets are checked before any of them is imported.
 """
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -24,18 +22,28 @@ from hires.cli_paths import as_texts
 from hires.errors import ConfigError
 
 KEY = "run_config"
-_OF_THE_COMMAND = (KEY, "run_dir", "resume", "allow_targets")
+_OF_THE_COMMAND = (
+    *(KEY, "run_dir", "resume", "allow_targets", "log_level"),
+    *("runs", "settings", "steps", "evaluate", "measure_memory"),  # of compare
+)
 """Keys that say what to do with the configuration, and come from the command line alone."""
+_LOOSENED = "loosened"
+"""Attribute of a request's flags: the keys that `loosened` has let in."""
 
 
 def loosened(request: Request) -> Request:
     """The request with values that hydra takes although its own defaults lack their keys.
 
-    What they change is the configuration of the run, whose keys it does not know.
+    What they change is the configuration of the run, whose keys it does not know. Without one it is as it was.
     """
+    if not any(text.startswith(f"{KEY}=") for text in request.overrides):
+        return request
     own = (*request.groups(), *_OF_THE_COMMAND)
-    overrides = [f"++{text}" if _is_value(text, own) else text for text in request.overrides]
-    return replace(request, flags=Namespace(**{**vars(request.flags), "overrides": overrides}))
+    let_in = {text for text in request.overrides if _is_value(text, own)}
+    overrides = [f"++{text}" if text in let_in else text for text in request.overrides]
+    keys = {text.partition("=")[0] for text in let_in} | getattr(request.flags, _LOOSENED, set())
+    flags = {**vars(request.flags), "overrides": overrides, _LOOSENED: keys}
+    return replace(request, flags=Namespace(**flags))
 
 
 def _is_value(text: str, own: tuple[str, ...]) -> bool:
@@ -49,33 +57,37 @@ def _is_value(text: str, own: tuple[str, ...]) -> bool:
     return True
 
 
-def repeated(cfg: DictConfig, request: Request) -> DictConfig:
-    """The configuration of the run that `cfg.run_config` names, with the overrides of this job.
+def repeated(cfg: DictConfig, node: Any, request: Request) -> DictConfig:
+    """The configuration of the run that `cfg.run_config` names, with a job's overrides; `cfg` where it is null.
 
-    Raises ConfigError for what is wrong in the file, in one of the overrides, or does not go together.
+    `node` is hydra's own of the job, whose request has been loosened. Raises ConfigError for what is wrong in the
+    file, in one of the overrides, or does not go together.
     """
     as_texts(cfg)
+    if not cfg.get(KEY):
+        return cfg
     path = Path(cfg[KEY]).expanduser()
     path = path / "config.yaml" if path.is_dir() else path
     if cfg.resume not in (None, "auto"):
         raise ConfigError(f"resume: got {cfg.resume} beside {KEY}; a resumed run has a configuration already")
-    kept = _checked(path, cfg, request)
-    overrides = list(_overrides())
+    kept = _checked(path, cfg, node, request)
+    overrides = list(_overrides(node, request))
     chosen = {override.key_or_group for override in overrides if _chooses(override, request)}
     if "experiment" in chosen:
         raise ConfigError(f"experiment: cannot be chosen beside {KEY}, which has the keys of one already")
-    for group in _changed_groups(request) | chosen:
+    for group in _changed_groups(node, request) | chosen:
         kept[group] = _plain(cfg).get(group)
     for override in overrides:
         if override.key_or_group not in (*chosen, *_OF_THE_COMMAND):
             _apply(kept, override)
     for key in _OF_THE_COMMAND:
-        kept[key] = cfg[key]
+        if key in cfg:
+            kept[key] = cfg[key]
     kept[KEY] = None
     return kept
 
 
-def _checked(path: Path, cfg: DictConfig, request: Request) -> DictConfig:
+def _checked(path: Path, cfg: DictConfig, node: Any, request: Request) -> DictConfig:
     """The file's configuration. What it lacks that a later version has added is as that ships it."""
     from hires.runs import read_config  # imports torch
 
@@ -83,9 +95,9 @@ def _checked(path: Path, cfg: DictConfig, request: Request) -> DictConfig:
         kept = read_config(path)
         own = _plain(cfg)
         for key in own:
-            if key not in kept and not isinstance(own[key], dict):
+            if key not in kept and (key in _OF_THE_COMMAND or not isinstance(own[key], dict)):
                 kept[key] = own[key]
-        cli_check.check(kept, request)
+        cli_check.check(kept, request, node)
         instantiate.check(kept, "", instantiate.allowed_on_command_line())
     return kept
 
@@ -99,12 +111,11 @@ def _named(path: Path) -> Iterator[None]:
         raise ConfigError(f"{KEY}: {path}: {error}") from error
 
 
-def _overrides() -> Iterator[Override]:
-    """Those of this job, as they were given."""
-    parser = OverridesParser.create()
-    forced = {text.partition("=")[0] for text in sys.argv if text.startswith("++")}
-    for text in HydraConfig.get().overrides.task:
-        loose = text.startswith("++") and text.partition("=")[0] not in forced
+def _overrides(node: Any, request: Request) -> Iterator[Override]:
+    """Those of a job, as they were given."""
+    parser, let_in = OverridesParser.create(), getattr(request.flags, _LOOSENED, ())
+    for text in node.overrides.task:
+        loose = text.startswith("++") and text.partition("=")[0].removeprefix("++") in let_in
         yield parser.parse_override(text.removeprefix("++") if loose else text)
 
 
@@ -112,9 +123,13 @@ def _chooses(override: Override, request: Request) -> bool:
     return override.key_or_group in request.groups() and not isinstance(override.value(), dict)
 
 
-def _changed_groups(request: Request) -> set[str]:
-    """Groups of which the command line has chosen something, by itself or because of another choice."""
-    shipped, now = request.compose([]).hydra.runtime.choices, HydraConfig.get().runtime.choices
+def _changed_groups(node: Any, request: Request) -> set[str]:
+    """Groups of which the command line has chosen something, by itself or because of another choice.
+
+    What a command itself has otherwise than a training counts: `autobatch` asks memory=auto of any run.
+    """
+    training = replace(request, command="train")
+    shipped, now = training.compose([]).hydra.runtime.choices, node.runtime.choices
     return {str(group) for group, option in now.items() if "/" not in str(group) and shipped.get(group) != option}
 
 

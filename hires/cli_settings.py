@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from hires import cli_check, cli_errors
+from hires import cli_check, cli_errors, cli_repeat
 from hires.cli_compose import Request
 from hires.errors import ConfigError, HiresError
 
@@ -87,6 +87,7 @@ def composed_alone(request: Request) -> tuple[DictConfig, Any]:
     """The checked configuration of a request outside of hydra.main, and hydra's own node. Raises ConfigError."""
     try:
         cli_errors.check_overrides(request)
+        request = cli_repeat.loosened(request)
         cfg = request.compose(request.overrides)
     except HiresError:
         raise
@@ -94,5 +95,6 @@ def composed_alone(request: Request) -> tuple[DictConfig, Any]:
         raise ConfigError(cli_errors.explain(error, request)) from error
     with open_dict(cfg):
         node = cfg.pop("hydra")
+    cfg = cli_repeat.repeated(cfg, node, request)
     cli_check.check(cfg, request, node)
     return cfg, node

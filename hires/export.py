@@ -5,25 +5,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 
 from hires import __version__, runs
-from hires.data.pixel_statistics import assumed
-from hires.engine.checkpointer import read, weights
 from hires.engine.display import Terminal, log_to
 from hires.engine.exporting import SUFFIXES, check_format
 from hires.engine.files import write_json
-from hires.export_classes import classes_of, source_of
 from hires.export_file import Job, written
-from hires.export_images import images_of
-from hires.interfaces import ConfigError, DataError, Normalization
-from hires.learner import make_task
+from hires.export_images import images_of, source_of
+from hires.interfaces import ConfigError, Normalization
 from hires.recipe import Recipe, as_size, check_multiple, read_recipe
-from hires.run_statistics import normalization_of_run
+from hires.run_classes import classes_of_run
 from hires.settings import Bounds, Settings
 from hires.tasks.graphs import Exportable, GraphSettings, Pixels
+from hires.trained import kept_normalization, trained_task
 
 log = logging.getLogger(__name__)
 
@@ -55,19 +51,12 @@ def export(cfg: DictConfig) -> dict[str, Any]:
     kept = runs.load_config(run_dir)
     recipe = read_recipe(_with_given(kept.copy(), cfg))
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
-    state = weights(read(checkpoint))
     path = _path(settings, run_dir, checkpoint)
-    found = normalization_of_run(run_dir, kept, recipe.data.shown_channels)
-    normalization = found or assumed(recipe.data, np.dtype(np.uint8))
+    normalization = kept_normalization(run_dir, kept, recipe)
     _check_input(settings, inside, normalization)
     source = source_of(recipe.data)
-    classes, notes = classes_of(recipe, source, state)
-    task = make_task(recipe, classes, training=None, load_pretrained=False, normalization=normalization)
-    try:
-        task.load_state_dict(state)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{checkpoint}: does not fit the run's configuration ({reason})") from error
+    classes = classes_of_run(run_dir, recipe.data).names
+    task = trained_task(recipe, classes, normalization, checkpoint)
     size = as_size(settings.image_size) if settings.image_size else recipe.window
     check_multiple("image_size", size, task.network.stride)
     exportable = task.eval().graph(inside, normalization.dtype)
@@ -83,7 +72,6 @@ def export(cfg: DictConfig) -> dict[str, Any]:
     with torch.no_grad():
         made = written(job, path, exportable, images_of(source, normalization))
     outcome: dict[str, Any] = {"command": "export", "run_dir": str(run_dir), "file": str(path), **made}
-    outcome["notes"] = [*notes, *outcome["notes"]]
     if not outcome["checked"]["compared"]:
         outcome["notes"].append(
             "Neither model found anything in the images of the check; give data.root or a lower "

@@ -6,10 +6,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hires.interfaces import DataError, ImageSource, Normalization, Window
+from hires.data.settings import DataSettings
+from hires.interfaces import ConfigError, DataError, ImageSource, Normalization, Window
 from hires.ops.padding import pad_to
 
 Size = tuple[int, int]
+
+
+def source_of(data: DataSettings) -> ImageSource | None:
+    """Validation images of a run, or its training images; None where its data is not there."""
+    if not data.root_path().is_dir():  # nothing is generated or downloaded for the sake of an export
+        return None
+    try:
+        return data.source("val" if data.has_split("val") else "train")
+    except (DataError, ConfigError, OSError):
+        return None
 
 
 def images_of(source: ImageSource | None, normalization: Normalization) -> Callable[[int, Size], Tensor]:

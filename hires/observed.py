@@ -29,7 +29,7 @@ class Observed:
     split: TimeSplit = field(default_factory=TimeSplit)
     source: ImageSource | None = None  # the validation images
     best: Taken | None = None
-    last: Taken | None = None
+    _latest: tuple[int, dict[str, float], HarmlessNotes] | None = None
 
     @contextmanager
     def fitting(self, stopwatch: Stopwatch) -> Iterator[None]:
@@ -39,27 +39,42 @@ class Observed:
         self.split.whole["waiting"] = stopwatch.waited
 
     def evaluating(
-        self, source: ImageSource, evaluation: Callable[..., dict[str, float]], notes: HarmlessNotes, metric: str
+        self,
+        source: ImageSource,
+        evaluation: Callable[..., dict[str, float]],
+        notes: HarmlessNotes,
+        metric: str,
+        keep: bool = True,
     ) -> Callable[[Any, int], dict[str, float]]:
-        """The evaluation of a task at a step, whose notes are kept when it is the best."""
+        """The evaluation of a task at a step, whose notes are kept when it is the best, where they are wanted."""
         self.source = source
 
         def evaluate(task: Any, step: int) -> dict[str, float]:
             with self.split.of("evaluation"):
                 metrics = evaluation(task)
-                evidence = notes.evidence()
-            if evidence is not None:
-                self._keep(Taken(step, metrics, evidence), metric)
+                if keep:
+                    self._latest = step, metrics, notes
+                    self._keep(metrics[metric], metric)
             return metrics
 
         return evaluate
 
-    def _keep(self, taken: Taken, metric: str) -> None:
+    @property
+    def last(self) -> Taken | None:
+        """Of the last evaluation; put together now, from notes that the next one would begin anew."""
+        if self._latest is None:
+            return None
+        step, metrics, notes = self._latest
+        if self.best and self.best.step == step:
+            return self.best
+        evidence = notes.evidence()
+        return None if evidence is None else Taken(step, metrics, evidence)
+
+    def _keep(self, value: float, metric: str) -> None:
         """By the rule by which checkpoints are judged."""
-        value, before = taken.metrics[metric], self.best and self.best.metrics[metric]
+        before = self.best and self.best.metrics[metric]
         if not math.isnan(value) and (before is None or value > before):
-            self.best = taken
-        self.last = taken
+            self.best = self.last or self.best
 
 
 def noted(evaluator: Any) -> HarmlessNotes:

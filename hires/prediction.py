@@ -1,7 +1,7 @@
 """The command `predict`: masks or boxes of any images, at their native resolution, by the network of a run."""
 
-import json
 import logging
+import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -27,6 +27,7 @@ from hires.predictions.progress import PredictionProgress
 from hires.predictions.record import folder_of, keep_settings, source_text
 from hires.predictions.settings import PredictionSettings
 from hires.predictor import Predictor, load_predictor
+from hires.run_files import at_checkpoint, read_json
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ def predict_images(
         run_dir, checkpoint, data_dir=data_dir, data=data, evaluation=evaluation, trainer=trainer
     )
     writer = make_writer(predictor, folder, settings)
-    writer.since = keep_settings(folder, _all_settings(predictor, source, settings), settings.overwrite)
+    writer.since = keep_settings(folder, _all_settings(predictor, source, settings, writer), settings.overwrite)
     write_json(folder / CLASSES, writer.table())
     log.info("Predicting %d image(s) with %s into %s", len(items), predictor.checkpoint, folder)
     with PredictionProgress(console or Console(quiet=True), len(items)) as progress:
@@ -141,8 +142,8 @@ def _thresholds(predictor: Predictor, settings: PredictionSettings) -> Threshold
     best, score = best_confidence(predictor), settings.score
     if score == "best" and best is None:
         raise ConfigError(
-            "score: got best, but no evaluation of the run has found a confidence; run `hires evaluate "
-            f"run={predictor.run_dir}` first, or give a number"
+            "score: got best, but no evaluation of this checkpoint has found a confidence; run `hires evaluate "
+            f"run={predictor.run_dir} checkpoint={predictor.checkpoint}` first, or give a number"
         )
     written = best if score == "best" else score
     written = float(written) if isinstance(written, (int, float)) else 0.0
@@ -150,16 +151,30 @@ def _thresholds(predictor: Predictor, settings: PredictionSettings) -> Threshold
 
 
 def best_confidence(predictor: Predictor) -> float | None:
-    """The confidence with the best F1 on the validation images, by the last evaluation of a run."""
-    name = f"val-{predictor.checkpoint.stem}"
-    for path in (predictor.run_dir / "evaluate" / name / "result.json", predictor.run_dir / "result.json"):
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))["metrics"].get("confidence")
-        except (OSError, ValueError, KeyError, AttributeError, TypeError):
-            continue
-        if isinstance(found, (int, float)):
-            return float(found)
+    """The confidence with the best F1 on the validation images, by an evaluation of that very checkpoint."""
+    run_dir, checkpoint = predictor.run_dir, predictor.checkpoint
+    for found in (_evaluated(run_dir, checkpoint), at_checkpoint(run_dir, checkpoint)):
+        confidence = found.get("confidence")
+        if isinstance(confidence, (int, float)) and not math.isnan(confidence):
+            return float(confidence)
     return None
+
+
+def _evaluated(run_dir: Path, checkpoint: Path) -> dict[str, Any]:
+    """The metrics that `hires evaluate` has found with a checkpoint, by its last evaluation of that file."""
+    try:
+        found = read_json(run_dir / "evaluate" / f"val-{checkpoint.stem}" / "result.json")
+    except DataError:
+        return {}
+    metrics, of = found.get("metrics"), found.get("checkpoint")
+    return metrics if isinstance(metrics, dict) and isinstance(of, str) and _is_same(Path(of), checkpoint) else {}
+
+
+def _is_same(recorded: Path, checkpoint: Path) -> bool:
+    """Whether a recorded path is a checkpoint's, which may have been moved since then with its run."""
+    if recorded.exists():
+        return recorded.resolve() == checkpoint.resolve()
+    return Path(os.path.abspath(recorded)).parts[-3:] == checkpoint.resolve().parts[-3:]
 
 
 def _predict_all(
@@ -214,8 +229,10 @@ def _predict_one(
     return reason
 
 
-def _all_settings(predictor: Predictor, source: Source, settings: PredictionSettings) -> dict[str, Any]:
-    """What the files of a prediction depend on."""
+def _all_settings(
+    predictor: Predictor, source: Source, settings: PredictionSettings, writer: MaskWriter | BoxWriter
+) -> dict[str, Any]:
+    """What the files of a prediction depend on, scores that an evaluation has found as numbers."""
     evaluation = asdict(predictor.recipe.evaluation)
     written = {name: value for name, value in asdict(settings).items() if name != "overwrite"}
     return {
@@ -224,7 +241,9 @@ def _all_settings(predictor: Predictor, source: Source, settings: PredictionSett
         "checkpoint_time": predictor.checkpoint.stat().st_mtime_ns,
         "source": source_text(source),
         "precision": predictor.recipe.trainer.precision,
+        "data.nodata": predictor.recipe.data.nodata,
         **written,
+        **writer.depends(),
         **{f"evaluation.{name}": value for name, value in evaluation.items() if name not in _SAME_RESULT},
     }
 

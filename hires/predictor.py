@@ -15,17 +15,16 @@ from omegaconf import OmegaConf
 from hires import runs
 from hires.data.cache import NoCache
 from hires.data.file_source import FileSource
-from hires.data.pixel_statistics import assumed, check_images, check_type
-from hires.engine.checkpointer import read, weights
+from hires.data.pixel_statistics import check_images, check_type
 from hires.engine.evaluate import FittingViews, as_it_is, predict
 from hires.engine.fabric import Place, make_fabric
 from hires.interfaces import Normalization
-from hires.learner import make_task, move
+from hires.learner import move
 from hires.models.statistics import image_statistics
 from hires.recipe import Recipe, read_recipe
 from hires.run_classes import Classes, classes_of_run
-from hires.run_statistics import normalization_of_run
 from hires.tasks.probabilities import WithProbabilities
+from hires.trained import kept_normalization, trained_task
 from hires.wiring import make_views
 
 
@@ -97,13 +96,10 @@ def load_predictor(
     )
     recipe = read_recipe(runs.with_given(kept.copy(), given))
     path = runs.checkpoint_path(run_dir, checkpoint)
-    state = read(path)
     classes = classes_of_run(run_dir, recipe.data)
-    made = normalization_of_run(run_dir, kept, recipe.data.shown_channels)
-    normalization = made or assumed(recipe.data, np.dtype(np.uint8))  # of a version that took 8-bit images alone
+    normalization = kept_normalization(run_dir, kept, recipe)
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    task = make_task(recipe, classes.names, training=None, load_pretrained=False, normalization=normalization)
-    task.load_state_dict(weights(state))
+    task = trained_task(recipe, classes.names, normalization, path)
     move(task, recipe, fabric)
     task.eval()
     return Predictor(run_dir, path, recipe, classes, normalization, task, fabric, FittingViews(make_views(recipe)))

@@ -207,7 +207,7 @@ def _validation(
     evaluation = make_evaluation(
         recipe, source, learner.fabric, display.evaluating, ranks, stopping, evaluator, notes
     )
-    evaluate = around.observed.evaluating(source, evaluation, notes, metric)
+    evaluate = around.observed.evaluating(source, evaluation, notes, metric, keep=ranks.main)
 
     def validate() -> dict[str, float]:
         learner.level(ranks)

@@ -1,11 +1,10 @@
 """report.html of a run: written at the end of `hires train` and by `hires evaluate`, or again from a run's files.
 
-`python -m hires.report RUN` does the latter, in seconds: it reads no images and no weights.
+The command `report` does the latter, in seconds: it reads no images and no weights.
 """
 
 import logging
 import math
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,10 +13,13 @@ from typing import Any
 import numpy as np
 import yaml
 from omegaconf import DictConfig, OmegaConf
+from yaml import YAMLError
 
 from hires import runs
+from hires.engine.display import Terminal, log_to
 from hires.engine.files import jsonable, write_json, write_text
-from hires.interfaces import DataError, HiresError, ImageSource, MemoryPlan, Normalization
+from hires.engine.lock import check_free
+from hires.interfaces import ConfigError, DataError, HiresError, ImageSource, MemoryPlan, Normalization
 from hires.memory.budget import budget_bytes, check_budget
 from hires.observed import Observed
 from hires.ops.looks import Evidence, Look
@@ -30,6 +32,22 @@ from hires.visualize.report import page
 log = logging.getLogger(__name__)
 
 RESULT, PAGE = "report.json", "report.html"
+_ABSENT: dict[str, Any] = {"device": None, "time": None, "evaluated": None}
+_NO_TIME: dict[str, Any] = {"seconds": {}, "steps": 0, "steps_sampled": 0}
+_NO_SCORES = {"images": 0, "lowest": None, "median": None, "highest": None}
+_NOTHING_EVALUATED: dict[str, Any] = {
+    **{"note": "", "metrics": {}, "classes": [], "score": "score", "scores": _NO_SCORES, "images": []},
+    **dict.fromkeys(("split", "step", "confidence", "confusion", "curves", "boxes", "unpainted")),
+}
+"""What a report.json may lack, and what counts instead."""
+
+
+def report(cfg: DictConfig) -> Path:
+    """Writes report.html again, as a command; gives its path."""
+    log_to(Terminal(), None)
+    path = rebuild(Path(cfg.run).expanduser())
+    log.info("Done: %s", path)
+    return path
 
 
 def after_training(
@@ -67,7 +85,10 @@ def after_evaluation(
     checkpoint: Path,
     device: str,
 ) -> None:
-    """The same of an evaluation, in its folder; that of the best checkpoint on `val` is also the run's."""
+    """The same of an evaluation, in its folder; that of the run's best checkpoint on `val` is also the run's.
+
+    Not while a training writes to the run.
+    """
 
     def write() -> None:
         if evidence is None:
@@ -82,18 +103,44 @@ def after_evaluation(
             "time": before.get("time"),
             "evaluated": evaluated,
         }
-        for place in [folder, *([run_dir] if (split, checkpoint.name) == ("val", "best.pt") else [])]:
+        best = (run_dir / "checkpoints" / "best.pt").resolve()
+        of_run = split == "val" and checkpoint.resolve() == best and _is_free(run_dir)
+        for place in [folder, *([run_dir] if of_run else [])]:
             _write(run_dir, place, noticed)
 
     _harmless(write)
 
 
 def rebuild(run_dir: Path) -> Path:
-    """Writes report.html again from what the run holds. Raises DataError where it is none."""
+    """Writes report.html again from what the run holds.
+
+    Raises DataError where it is none, or one of its files is not what a run leaves.
+    """
     runs.existing_run(str(run_dir))
-    noticed = read_json(run_dir / RESULT) or {"device": None, "time": None, "evaluated": None}
-    write_text(run_dir / PAGE, page(content(run_dir, noticed)))
+    try:
+        text = page(content(run_dir, _filled(read_json(run_dir / RESULT))))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, YAMLError) as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DataError(f"{run_dir}: its files are not those of a run ({what}); copy the run again") from error
+    write_text(run_dir / PAGE, text)
     return run_dir / PAGE
+
+
+def _filled(noticed: dict[str, Any]) -> dict[str, Any]:
+    """A report.json with all that a page asks of it."""
+    whole = {**_ABSENT, **noticed}
+    for name, absent in (("time", _NO_TIME), ("evaluated", _NOTHING_EVALUATED)):
+        whole[name] = whole[name] and {**absent, **whole[name]}
+    return whole
+
+
+def _is_free(run_dir: Path) -> bool:
+    try:
+        check_free(run_dir)
+    except ConfigError as error:
+        log.info("The run's own %s stays as it is: %s", PAGE, error)
+        return False
+    return True
 
 
 def _harmless(write: Callable[[], None]) -> None:
@@ -230,21 +277,3 @@ def _pictures(
     image, target = source.read(look.image, look.window)
     seen = visible(np.asarray(image), normalization.low, normalization.high)
     return pictures(look, seen, target.get("mask"), classes, unpainted, multilabel)
-
-
-def main() -> int:
-    """Rebuilds the report of each run that is named."""
-    if len(sys.argv) < 2:
-        print("python -m hires.report RUN ...: which run?", file=sys.stderr)
-        return 2
-    try:
-        for given in sys.argv[1:]:
-            print(rebuild(Path(given).expanduser()))
-    except HiresError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

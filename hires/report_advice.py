@@ -39,16 +39,29 @@ def _time(settings: Mapping[str, Any], seconds: Mapping[str, float]) -> Iterator
         every = settings.get("evaluation.every")
         rarer = f" Rarer ones than evaluation.every={every} cost less." if every else ""
         yield (
-            "evaluation.every=5ep" if every else "evaluation.batch_size=4",
+            f"evaluation.every={_twice(every)}"
+            if every
+            else f"evaluation.batch_size={max(4, 2 * (settings.get('evaluation.batch_size') or 1))}",
             f"{share['evaluation']:.0%} of the time went into evaluation.{rarer} evaluation.batch_size shows the "
             "network several windows at a time, and a smaller evaluation.overlap fewer of them.",
         )
-    if share.get("saving", 0) > _SAVES:
+    kept = ("trainer.checkpoint_every", "trainer.checkpoint_minutes")
+    given = [(key, settings[key]) for key in kept if settings.get(key)]
+    if share.get("saving", 0) > _SAVES and given:
         yield (
-            "trainer.checkpoint_every=1000",
-            f"{share['saving']:.0%} of the time went into saving (trainer.checkpoint_every is "
-            f"{settings.get('trainer.checkpoint_every')}).",
+            " ".join(f"{key}={_twice(value)}" for key, value in given),
+            f"{share['saving']:.0%} of the time went into saving "
+            f"({', '.join(f'{key} is {value}' for key, value in given)}); evaluations also save. "
+            "Rarer checkpoints lose more steps to what gives no notice.",
         )
+
+
+def _twice(value: Any) -> Any:
+    """Of a number, or a number of epochs (3ep); another text stays."""
+    if isinstance(value, str):
+        count = value.removesuffix("ep")
+        return f"{2 * int(count)}ep" if count.isdigit() else value
+    return 2 * value
 
 
 def _memory(
@@ -57,7 +70,7 @@ def _memory(
     budget, reserved = plan.get("budget"), peaks.get("reserved")
     policies = plan.get("policies") or {}
     recomputes = any(policy not in ("none", "offload") for policy in policies.values())
-    if not budget or not reserved:
+    if not budget or not reserved or settings.get("trainer.strategy") == "fsdp2":  # which no search can plan for
         return
     used = f"{reserved / budget:.0%} of the budget was reserved"
     if reserved < _ROOMY * budget:

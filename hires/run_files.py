@@ -33,6 +33,24 @@ def read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def at_checkpoint(run_dir: Path, checkpoint: Path) -> dict[str, Any]:
+    """The metrics of the training's own evaluation of its checkpoint `best` or `last`; {} of any other file."""
+    name = checkpoint.name.removesuffix(".pt")
+    if (
+        name not in ("best", "last")
+        or checkpoint.resolve() != (run_dir / "checkpoints" / checkpoint.name).resolve()
+    ):
+        return {}
+    try:
+        result = read_json(run_dir / "result.json")
+    except DataError:
+        return {}
+    best = result.get("best")
+    step = result.get("steps") if name == "last" else best.get("step") if isinstance(best, dict) else None
+    found = [line for line in records(run_dir) if line["kind"] == "evaluate" and line["step"] == step]
+    return found[-1] if found and step is not None else {}
+
+
 def environment(run_dir: Path) -> list[tuple[str, str]]:
     """What a run was last started with, by its environment.json; without that, what this page is made with.
 

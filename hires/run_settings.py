@@ -1,7 +1,7 @@
 """How the configuration of a run differs from the defaults, or from that of another run."""
 
+import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
 from typing import Any
 
 import yaml
@@ -15,7 +15,8 @@ _OF_A_RUN = ("run_dir", "resume", "data_dir", "allow_targets", "log_level", "run
 """Keys that say where, not how."""
 _WHOLE = ("memory.activation_checkpointing", "data.classes", "data.splits")
 """Mappings that are values."""
-_PATHS = ("data.root", "data.cache_dir", "backbone.weights", "init_from", "memory.plan", "memory.offload_dir")
+_ABSOLUTE = re.compile(r"[/~]|[A-Za-z]:[/\\]|(?:file|sqlite):/")
+"""How a place on somebody's machine begins, also in an address."""
 
 
 def differing(cfg: DictConfig) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
@@ -63,15 +64,27 @@ def differences(cfgs: Mapping[str, DictConfig]) -> dict[str, dict[str, str]]:
 
 
 def text(key: str, value: Any) -> str:
-    """A value as it is written on a command line; of a path only its last part, which names nobody's folders."""
+    """A value as on a command line; of absolute paths only the last part, which names nobody's folders."""
     if value is ABSENT:
         return "–"
+    value = _shortened(value)
     if isinstance(value, str):
-        return PurePath(value).name if key in _PATHS and "${" not in value else value
+        return value
     if isinstance(value, dict) and key == "memory.activation_checkpointing":
         return f"a policy for each of {len(value)} stages or units"
     shown: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False, allow_unicode=True)
     return shown.removesuffix("...\n").strip()
+
+
+def _shortened(value: Any) -> Any:
+    """A value with only the last parts of the absolute paths in it, whatever key they are of."""
+    if isinstance(value, dict):
+        return {_shortened(name): _shortened(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_shortened(each) for each in value]
+    if not isinstance(value, str) or "${" in value or not _ABSOLUTE.match(value):
+        return value
+    return re.split(r"[/\\]", value.rstrip("/\\"))[-1] or value
 
 
 def _nearest(request: Request, own: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -162,9 +162,9 @@ def _independent(cfg: DictConfig) -> DictConfig:
     """A copy of a configuration that does not depend on the working directory."""
     copy: DictConfig = OmegaConf.create(OmegaConf.to_container(cfg, resolve=False))  # type: ignore[assignment]
     copy.data_dir = cfg.data_dir  # may come from the environment
-    for key in _PATHS:
+    for key in (*_PATHS, "memory.plan", "memory.offload_dir"):
         parent, _, name = key.rpartition(".")
-        node = copy[parent] if parent else copy
+        node = (copy.get(parent) if parent else copy) or {}
         if node.get(name) is not None and not OmegaConf.is_interpolation(node, name):
             node[name] = os.path.abspath(os.path.expanduser(node[name]))
     return copy

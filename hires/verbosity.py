@@ -16,6 +16,11 @@ def choose(level: Any) -> None:
     _level = level
 
 
+def chosen() -> str:
+    """What was set last."""
+    return _level
+
+
 def is_quiet() -> bool:
     """Whether only warnings and errors are shown."""
     return _level == "warning"

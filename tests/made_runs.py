@@ -32,6 +32,7 @@ def made_run(run_dir: Path, *overrides: str, classes: tuple[str, ...] = CLASSES)
     (run_dir / LAST).parent.mkdir(parents=True)
     save_config(cfg, run_dir)
     write_json(run_dir / "statistics.json", asdict(assumed(recipe.data, np.dtype(np.uint8))))
+    write_json(run_dir / "classes.json", {"classes": list(classes), "category_ids": list(range(len(classes)))})
     checkpoint_file.write(run_dir / LAST, {"task": task.state_dict()})
     return task
 

@@ -7,6 +7,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 
 import hires
+from hires import verbosity
 from hires.interfaces import ConfigError, DataError
 
 SMALL = (
@@ -45,10 +46,30 @@ def test_a_run_is_trained_and_read_again(shapes, tmp_path):
     assert len(list((tmp_path / "out" / "masks").iterdir())) == 1
 
 
-def test_an_unfinished_run_has_no_result(shapes, tmp_path):
-    run = hires.train(*SMALL, f"data.root={shapes}", "trainer.max_steps=1", f"run_dir={tmp_path / 'run'}")
+def test_an_unfinished_run_has_no_result(shapes, tmp_path, capfd):
+    more = ("trainer.max_steps=1", "log_level=warning", f"run_dir={tmp_path / 'run'}")
+    run = hires.train(*SMALL, f"data.root={shapes}", *more)
+    assert capfd.readouterr().out == ""
+    assert not verbosity.is_quiet()
     (run.path / "result.json").unlink()
     assert hires.load_run(run.path).result is None
+    before = run.metrics
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "st')
+    assert run.metrics == before != []
+
+
+def test_one_process_does_not_start_others_by_its_own_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"trainer\.devices: got 2 processes, .*use the command line"):
+        hires.train("experiment=demo", "trainer.devices=2", "trainer.accelerator=cpu", "backbone.pretrained=false")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_is_repeated(shapes, tmp_path):
+    first = hires.train(*SMALL, f"data.root={shapes}", "trainer.max_steps=1", f"run_dir={tmp_path / 'run'}")
+    again = hires.train(f"run_config={first.path}", "seed=5", f"run_dir={tmp_path / 'again'}")
+    assert (again.config.data.root, again.config.seed, again.result["steps"]) == (str(shapes), 5, 1)
 
 
 def test_a_plan_fits_its_budget_and_writes_nothing(tmp_path, monkeypatch):

@@ -7,8 +7,9 @@ from hires.report_advice import advice
 SETTINGS = {
     "data.workers": 2,
     "trainer.precision": "32-true",
-    "evaluation.every": 10,
-    "trainer.checkpoint_every": 5,
+    "evaluation.every": "10ep",
+    "trainer.checkpoint_every": 1000,
+    "trainer.checkpoint_minutes": 10,
 }
 GIB = 2**30
 
@@ -24,8 +25,8 @@ def said(seconds=None, reserved=None, budget=None, policies=None, steps=1, devic
         ({}, []),
         ({"forward": 70.0, "waiting": 10.0, "evaluation": 18.0, "saving": 2.0}, []),
         ({"forward": 70.0, "waiting": 30.0}, ["data.workers=4"]),
-        ({"forward": 60.0, "evaluation": 40.0}, ["evaluation.every=5ep"]),
-        ({"forward": 90.0, "saving": 10.0}, ["trainer.checkpoint_every=1000"]),
+        ({"forward": 60.0, "evaluation": 40.0}, ["evaluation.every=20ep"]),
+        ({"forward": 90.0, "saving": 10.0}, ["trainer.checkpoint_every=2000 trainer.checkpoint_minutes=20"]),
     ],
 )
 def test_time(seconds, wanted):
@@ -56,9 +57,17 @@ def test_memory(given, wanted):
 
 
 def test_an_evaluation_at_the_end_alone_cannot_be_rarer():
-    ((what, why),) = advice({"evaluation.every": None}, {"forward": 1.0, "evaluation": 1.0}, {}, {}, "cpu")
-    assert what == "evaluation.batch_size=4"
-    assert "Rarer" not in why
+    for batch, wanted in ((1, 4), (8, 16)):
+        settings = {"evaluation.every": None, "evaluation.batch_size": batch}
+        ((what, why),) = advice(settings, {"forward": 1.0, "evaluation": 1.0}, {}, {}, "cpu")
+        assert what == f"evaluation.batch_size={wanted}"
+        assert "Rarer" not in why
+
+
+def test_no_search_is_named_to_a_run_that_can_have_none():
+    plan = {"budget": GIB, "policies": {"stem": "full"}, "accumulation_steps": 4}
+    assert advice({"trainer.strategy": "ddp"}, {}, {"reserved": GIB // 2}, plan, "cpu")
+    assert not advice({"trainer.strategy": "fsdp2"}, {}, {"reserved": GIB // 2}, plan, "cpu")
 
 
 def test_precision():

@@ -33,12 +33,18 @@ def test_values_are_as_on_a_command_line_and_paths_name_nobodys_folders():
         "data=mask_folder",
         "data.root=/home/jane doe/scans",
         "data.classes={a: 0, b: 1}",
+        "data.images=[/home/jane doe/scans/*.png,more/*.png]",
+        "data.splits={val: /home/jane doe/val.txt}",
+        "init_from=/home/jane doe/best.pt",
         "image_size=[64,96]",
     ]
     _, rows = differing(composed(*given, "memory.activation_checkpointing={stem: full}", "run_dir=/home/x"))
     shown = {key: value for key, value, _ in rows}
     assert shown == {
         "data.root": "scans",
+        "data.images": "['*.png', more/*.png]",
+        "data.splits": "{train: null, val: val.txt, test: null}",
+        "init_from": "best.pt",
         "data.classes": "{a: 0, b: 1}",
         "image_size": "[64, 96]",
         "memory.activation_checkpointing": "a policy for each of 1 stages or units",

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from hires import verbosity
 from hires.engine.file_log import FileLog
+from hires.visualize.report_scores import by_class
 from hires.visualize.text import seconds, size
 
 log = logging.getLogger(__name__)
@@ -165,19 +166,6 @@ def _summary(outcome: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if outcome["seconds_per_step"]:
         speed = f"{outcome['images_per_second']:.3g} images a second"
         yield "a step", f"{seconds(outcome['seconds_per_step'])}, {speed}, without waiting for data"
-
-
-def by_class(metrics: Mapping[str, float]) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Metrics named KIND apart from those named KIND/CLASS, the latter as {class: {kind: value}}."""
-    scores: dict[str, float] = {}
-    rows: dict[str, dict[str, float]] = {}
-    for name, value in metrics.items():
-        kind, _, label = name.partition("/")
-        if label:
-            rows.setdefault(label, {})[kind] = value
-        else:
-            scores[name] = value
-    return scores, rows
 
 
 def class_table(metrics: Mapping[str, float]) -> str:

@@ -110,6 +110,11 @@ def _unfit(error: Exception) -> ConfigError:
     return ConfigError(f"trainer.devices: {' '.join(str(error).split())}")
 
 
+def started_from_outside() -> bool:
+    """Whether torchrun or SLURM has started the processes, this one among them."""
+    return bool(_started_by_torchrun() or _started_by_slurm())
+
+
 def _started_by_torchrun() -> dict[str, int]:
     """Processes here and in all; empty if it was not torchrun that started this one."""
     if not torch.distributed.is_torchelastic_launched():

@@ -61,9 +61,14 @@ class BoxWriter:
         """What below `out` is written."""
         return [PREDICTIONS, "boxes", "geojson", *(["overlays"] if self.settings.overlays else [])]
 
+    def depends(self) -> dict[str, float]:
+        """What its files depend on beside the settings: the scores from which on detections are in them."""
+        written, drawn = self.thresholds
+        return {"score.written": written, **({"score.drawn": drawn} if self.settings.overlays else {})}
+
     def done(self, item: Input) -> bool:
         """Whether the file of the image is there, which appears last."""
-        return is_made(self._path(item), self.since)
+        return is_made(self._path(item), self.since, item.path)
 
     def write(self, item: Input, image: Any, parts: Iterator[Detections], told: Callable[[float], None]) -> None:
         """Writes the files of an image; `told` is the share that is done.

@@ -54,7 +54,14 @@ def _found(source: str) -> tuple[Path, list[str]]:
         return path.parent, [path.name]
     if glob.has_magic(source):
         root, pattern = _parted(str(path))
-        return root, [name for name in Found(root, pattern).paths if (root / name).is_file()]
+        names = [name for name in Found(root, pattern).paths if (root / name).is_file()]
+        if any(
+            os.pardir in Path(name).parts for name in names
+        ):  # they may lie beside root, and twice under two names
+            return _listed(
+                [os.path.join(os.path.realpath((root / name).parent), Path(name).name) for name in names]
+            )
+        return root, names
     raise DataError(f"{source}: no such file or folder; check source=")
 
 

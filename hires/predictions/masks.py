@@ -89,9 +89,13 @@ class MaskWriter:
         wanted = {"masks": True, "probabilities": self.settings.probabilities, "overlays": self.settings.overlays}
         return [name for name, is_wanted in wanted.items() if is_wanted]
 
+    def depends(self) -> dict[str, float]:
+        """What its files depend on beside the settings."""
+        return {}
+
     def done(self, item: Input) -> bool:
         """Whether the image has all its masks, which appear last."""
-        return all(is_made(path, self.since) for path in self._mask_paths(item, self._ending(item)))
+        return all(is_made(path, self.since, item.path) for path in self._mask_paths(item, self._ending(item)))
 
     def write(self, item: Input, image: Any, parts: Iterator[Any], told: Callable[[float], None]) -> None:
         """Writes the files of an image, all or none; `told` is the share that is done.

@@ -39,19 +39,21 @@ def keep_settings(folder: Path, settings: dict[str, Any], overwrite: bool) -> in
         old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else new
     except (OSError, ValueError):
         old = None
-    if old != new and not overwrite:
-        how = _difference(old, new) if isinstance(old, dict) else "made in another way"
+    how = _difference(old, new) if isinstance(old, dict) else "made in another way"
+    if how and not overwrite:
         raise ConfigError(f"out: {folder} has predictions {how}; give another out=, or overwrite=true")
-    if old != new or overwrite or not path.exists():
+    if how or overwrite or not path.exists():
         write_json(path, new)
     return path.stat().st_mtime_ns
 
 
-def is_made(path: Path, since: int) -> bool:
-    """Whether a file is there that was made since then."""
-    return path.exists() and path.stat().st_mtime_ns >= since
+def is_made(path: Path, since: int, of: Path) -> bool:
+    """Whether a file is there that was made since then, and not before the image that it is made `of`."""
+    made, image = (file.stat().st_mtime_ns if file.exists() else None for file in (path, of))
+    return made is not None and made >= max(since, image or 0)
 
 
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    key = next(key for key in [*new, *old] if old.get(key) != new.get(key))
-    return f"with {key}={old.get(key)}, not {new.get(key)}"
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """The first key that is another; one that is absent is null."""
+    key = next((key for key in [*new, *old] if old.get(key) != new.get(key)), None)
+    return key and f"with {key}={old.get(key)}, not {new.get(key)}"

@@ -167,6 +167,7 @@ def _image(image: Mapping[str, Any]) -> str:
         f'<figure><img src="{escape(uri)}" alt="{escape(name)} of {escape(image["name"])}">'
         f"<figcaption>{escape(name)}</figcaption></figure>"
         for name, uri in image["pictures"].items()
+        if str(uri).startswith("data:image/")  # nothing that a page would fetch
     )
     where = f"score {image['score']:.3f}; {width} x {height} pixels from x {x}, y {y}"
     return scrolling(figures, "strip", image["name"]) + paragraph(f"{image['name']}: {where}")

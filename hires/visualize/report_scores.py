@@ -3,19 +3,20 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TypeVar
 
 from hires.visualize.curves import curves
 from hires.visualize.page import heading, html_table, legend, paragraph, scrolling
 from hires.visualize.text import ABSENT, number, short
 
+V = TypeVar("V")
 _MOST_CLASSES, _MOST_CURVES, _CONFUSIONS = 24, 8, 6
 
 
-def by_class(metrics: Mapping[str, float | None]) -> tuple[dict[str, float | None], dict[str, dict[str, Any]]]:
+def by_class(metrics: Mapping[str, V]) -> tuple[dict[str, V], dict[str, dict[str, V]]]:
     """Metrics named KIND apart from those named KIND/CLASS, the latter as {class: {kind: value}}."""
-    scores: dict[str, float | None] = {}
-    rows: dict[str, dict[str, Any]] = {}
+    scores: dict[str, V] = {}
+    rows: dict[str, dict[str, V]] = {}
     for name, value in metrics.items():
         kind, _, label = name.partition("/")
         if label:

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hires.visualize.curves import curves
-from hires.visualize.page import bar_rows, document, heading, html_table, legend, named_values, paragraph
+from hires.visualize.page import bar_rows, document, heading, html_table, legend, paragraph
 from hires.visualize.report_scores import by_class
 from hires.visualize.text import ABSENT, number, seconds, size
 
@@ -55,8 +55,6 @@ def page(outcome: Mapping[str, Any]) -> str:
             *_curves(found),
             *_metrics(found),
             *_bars(found),
-            heading("Where they are"),
-            named_values([(name, run["path"]) for name, run in found.items()]),
         ],
     )
 

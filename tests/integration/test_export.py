@@ -2,20 +2,18 @@
 
 import json
 
+import cv2
 import numpy as np
 import pytest
 import torch
 
 from hires import export_file
-from hires.engine import exporting
+from hires.engine import checkpoint_file, exporting
 from hires.engine.exporting import Shape, opened
-from hires.export_classes import classes_of
 from hires.export_images import images_of
 from hires.interfaces import Batch, DataError, Normalization
-from hires.learner import make_task
 from tests.integration.test_autobatch import assert_schema
 from tests.made_runs import CLASSES, images, made_run, suppressed
-from tests.recipes import small_recipe
 
 SEGMENTATION = {
     "unet": ("model.decoder_channels=[32,16,16,8,8]",),
@@ -167,8 +165,7 @@ def test_detection_in_onnx_runtime(onnx, export, run_dir, name):
         "width": None,
         "least": task.network.neck.strides[-1] + 32,
     }
-    assert outcome["model"]["classes"] == ["0", "1", "2"]
-    assert "numbered" in outcome["notes"][0]
+    assert outcome["model"]["classes"] == list(CLASSES)
     found = session(outcome)
     for size in ((160, 192), (192, 160), (160, 320)):
         pixels = images(1, size, seed=7)
@@ -267,15 +264,23 @@ def test_a_file_that_does_something_else_is_not_kept(hires, kept_run, tmp_path, 
     assert list(out.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["fcos", "faster_rcnn"])
-def test_classes_are_counted_without_data(name):
-    recipe = small_recipe(
-        "memory=fixed", "image_size=64", "model.num_classes=null", *model(name, DETECTION), *BOXES
-    )
-    state = make_task(recipe, tuple("abcde"), training=None, load_pretrained=False).state_dict()
-    names, notes = classes_of(recipe, None, state)
-    assert names == ("0", "1", "2", "3", "4")
-    assert "numbered" in notes[0]
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"weights": {}}, "has no weights"),
+        ({"task": {"bias": torch.ones(3)}}, "does not fit the run's configuration"),
+    ],
+)
+@pytest.mark.parametrize("command", ["export", "predict"])
+def test_a_checkpoint_of_something_else_ends_in_one_line(hires, kept_run, tmp_path, command, state, said):
+    path = tmp_path / "other.pt"
+    checkpoint_file.write(path, state)
+    (tmp_path / "photos").mkdir()
+    cv2.imwrite(str(tmp_path / "photos" / "a.png"), np.zeros((64, 64, 3), np.uint8))
+    more = () if command == "export" else (f"source={tmp_path / 'photos'}", f"out={tmp_path / 'out'}")
+    code, _, error = hires(command, f"run={kept_run}", f"checkpoint={path}", *more)
+    assert (code, error.count("\n")) == (1, 1), error
+    assert error.startswith(f"{path}: {said}")
 
 
 class Pictures:

@@ -14,6 +14,7 @@ from hires.data.coco import CocoFolder
 from hires.data.geo_folder import GeoBoxes
 from hires.data.images import read_image
 from hires.ops.paste import pasted
+from hires.prediction import best_confidence
 from hires.predictor import load_predictor
 from tests.data.geo_files import tags
 
@@ -130,13 +131,21 @@ def test_a_map_comes_back(predict, images, trained, epsg):
 
 
 def test_only_what_is_sure_enough(predict, images, trained, hires):
-    best = {"metrics": {"confidence": 0.25}}
-    (trained / "run" / "evaluate" / "val-best").mkdir(parents=True, exist_ok=True)
-    (trained / "run" / "evaluate" / "val-best" / "result.json").write_text(json.dumps(best))
+    evaluated = trained / "run" / "evaluate" / "val-best" / "result.json"
+    evaluated.parent.mkdir(parents=True, exist_ok=True)
+    best = {"metrics": {"confidence": 0.25}, "checkpoint": str(trained / "run" / "checkpoints" / "best.pt")}
+    evaluated.write_text(json.dumps(best))
     every = scores(predict(images))
     middle = sorted(every)[len(every) // 2]
     assert scores(predict(images, f"score={middle}", out="some")) == [s for s in every if s >= middle]
     assert scores(predict(images, "score=best", out="best")) == [s for s in every if s >= 0.25]
+    evaluated.write_text(json.dumps({**best, "metrics": {"confidence": 0.3}}))
+    arguments = (f"run={trained / 'run'}", f"source={images}", *FOUND)
+    code, _, error = hires("predict", *arguments, "score=best", f"out={images.parent / 'best'}")
+    assert code == 2
+    assert "has predictions with score.written=0.25, not 0.3; give another out=" in error
+    evaluated.write_text(json.dumps({**best, "checkpoint": str(images / "one.png")}))
+    assert best_confidence(load_predictor(trained / "run")) != 0.25, "that is of another file"
     code, _, error = hires("predict", f"run={trained / 'run'}", f"source={images}", "probabilities=true")
     assert code == 2
     assert error.startswith("probabilities: got true, allowed: false with a detector")

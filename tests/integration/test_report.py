@@ -1,13 +1,13 @@
 """report.html of runs, and finished runs side by side, through the command line."""
 
 import json
-import sys
 
 import pytest
 
 from hires import report
 from hires.compare_runs import names
-from hires.run_files import environment
+from hires.engine.lock import RunLock
+from hires.run_files import at_checkpoint, environment
 from tests.visualize.test_report_page import Tags
 
 REPORT = ["run_dir", "command", "device", "time", "evaluated"]
@@ -97,6 +97,18 @@ def test_a_training_leaves_a_report_which_an_evaluation_makes_anew(run, hires):
     folder = run_dir / "evaluate" / "val-best"
     assert (folder / "report.html").read_text() == (run_dir / "report.html").read_text()
 
+    (run_dir / "report.html").unlink()
+    other = run_dir.parent / "best.pt"
+    other.write_bytes((run_dir / "checkpoints" / "best.pt").read_bytes())
+    assert hires("evaluate", f"run={run_dir}", f"checkpoint={other}")[0] == 0
+    assert not (run_dir / "report.html").exists(), "that is another file"
+    with RunLock() as lock:
+        lock.take(run_dir)
+        code, out, _ = hires("evaluate", f"run={run_dir}")
+        assert code == 0
+    assert "The run's own report.html stays as it is" in out
+    assert not (run_dir / "report.html").exists()
+
     (run_dir / "result.json").unlink()  # as of a training that ended after its last evaluation
     code, _, error = hires("train", f"resume={run_dir}")
     assert code == 0, error
@@ -104,21 +116,25 @@ def test_a_training_leaves_a_report_which_an_evaluation_makes_anew(run, hires):
     assert (kept["time"], kept["evaluated"]) == (spent, again["evaluated"])
 
 
-def test_a_report_is_made_again_from_the_files_of_a_run(run, monkeypatch, capfd):
+def test_a_report_is_made_again_from_the_files_of_a_run(run, hires):
     run_dir, _ = run("data.splits={val: null}", "trainer.max_steps=2")
     assert "Nothing was evaluated" in (run_dir / "report.html").read_text()
     for name in ("report.html", "report.json", "result.json", "metrics.jsonl"):
         (run_dir / name).unlink()
-    monkeypatch.setattr(sys, "argv", ["report", str(run_dir)])
-    assert report.main() == 0
+    assert hires("report", f"run={run_dir}")[0] == 0
     assert "The training has not ended" in (run_dir / "report.html").read_text()
-    (run_dir / "report.json").write_text("{")
-    assert report.main() == 1
-    monkeypatch.setattr(sys, "argv", ["report", str(run_dir / "nothing")])
-    assert report.main() == 1
-    broken, absent = capfd.readouterr().err.splitlines()
-    assert f"{run_dir / 'report.json'}: cannot be read" in broken
-    assert "not a run directory" in absent
+    (run_dir / "report.json").write_text('{"evaluated": {"metrics": {"mIoU": 0.125}}, "time": {}}')
+    assert hires("report", f"run={run_dir}")[0] == 0
+    assert "0.125" in Tags((run_dir / "report.html").read_text()).text
+    for content, said in (("{", "report.json: cannot be read"), ('{"evaluated": "x"}', "are not those of a run")):
+        (run_dir / "report.json").write_text(content)
+        code, _, error = hires("report", f"run={run_dir}")
+        assert (code, error.count("\n")) == (1, 1)
+        assert error.startswith(str(run_dir))
+        assert said in error
+    code, _, error = hires("report", f"run={run_dir / 'nothing'}")
+    assert code == 1
+    assert "not a run directory" in error
 
 
 def test_a_report_that_fails_ends_no_training(run, monkeypatch):
@@ -182,6 +198,17 @@ def test_how_much_is_said(run, hires, shapes_overrides, tmp_path):
     code, out, error = hires("train", f"resume={tmp_path / 'run'}", "trainer.max_steps=2", "log_level=debug")
     assert code == 0, error
     assert "DEBUG hires.engine.display: step 2/2 is done" in out
+
+
+def test_a_checkpoint_has_the_metrics_of_its_own_evaluation(tmp_path):
+    lines = [{"kind": "evaluate", "step": step, "confidence": step / 100} for step in (10, 20, 30)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (tmp_path / "result.json").write_text(json.dumps({"best": {"step": 20}, "steps": 30}))
+    folder = tmp_path / "checkpoints"
+    assert at_checkpoint(tmp_path, folder / "best.pt")["confidence"] == 0.2
+    assert at_checkpoint(tmp_path, folder / "last.pt")["confidence"] == 0.3
+    assert at_checkpoint(tmp_path, folder / "last.previous.pt") == {}
+    assert at_checkpoint(tmp_path, tmp_path / "other" / "checkpoints" / "best.pt") == {}
 
 
 def test_an_environment_is_shown_without_command_lines(tmp_path):

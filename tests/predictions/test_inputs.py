@@ -43,6 +43,16 @@ def test_a_glob_in_the_working_directory(folder, monkeypatch):
     assert named("*.png") == {"a": "a.png"}
 
 
+def test_a_glob_that_goes_up_again_writes_nowhere_else(folder, monkeypatch):
+    (folder / "aside").symlink_to(folder / "sub" / "deep")
+    (folder / "sub" / "deep").mkdir()
+    assert named(f"{folder}/s*b/../*.png") == {"a": "a.png"}
+    assert named(f"{folder}/s*b/../../set/sub/*") == {"a": "a.jpg", "b": "b.TIF"}
+    assert named(f"{folder}/as*de/../*.jpg") == {"a": "a.jpg"}, "of where the link leads"
+    monkeypatch.chdir(folder / "sub")
+    assert named("d*/../../out/masks/*") == {"a": "a.png"}
+
+
 def test_a_list_counts_from_its_folder(folder, tmp_path):
     listed = ["# what follows is listed", "set/sub/b.TIF", "", str(folder / "a.png"), "set/sub/../a.png"]
     (tmp_path / "these.txt").write_text("\r\n".join(listed))

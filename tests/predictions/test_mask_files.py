@@ -1,5 +1,6 @@
 """The files of a segmentation, from parts that are made up."""
 
+import os
 from pathlib import Path
 
 import cv2
@@ -120,6 +121,12 @@ def test_done_is_what_was_made_since(tmp_path):
     writer = write(tmp_path, labels(3))
     item = Input(tmp_path, "x.png", "x")
     assert writer.done(item)
+    mask = tmp_path / "masks" / "x.png"
+    for seconds, done in ((-1, True), (1, False)):  # an image of the same name takes the place of the other
+        item.path.touch()
+        os.utime(item.path, ns=(0, mask.stat().st_mtime_ns + seconds * 10**9))
+        assert writer.done(item) == done
+    item.path.unlink()
     writer.since = (tmp_path / "masks" / "x.png").stat().st_mtime_ns + 1
     assert not writer.done(item)
 

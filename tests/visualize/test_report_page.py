@@ -34,6 +34,12 @@ def test_names_are_text():
         assert text in tags.text
 
 
+def test_pictures_are_in_the_page_itself():
+    foreign = {"truth": "https://example.org/a.png", "prediction": "javascript:alert(1)", "image": "file:///a.png"}
+    shown = [{**images(1)[0], "pictures": foreign}]
+    assert not Tags(page(content(evaluated=evaluated(images=shown)))).of("img")
+
+
 def test_the_page_needs_nothing_else_and_is_small():
     text = page(content(evaluated=evaluated(images=images(3))))
     assert "http" not in text
