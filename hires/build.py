@@ -26,7 +26,7 @@ from hires.engine.ranks import Ranks
 from hires.engine.slurm import requeue
 from hires.engine.stopping import Unsaved
 from hires.engine.trainer import Trainer
-from hires.interfaces import ConfigError, ImageSource, Interrupted, MemoryPlan, Sample
+from hires.interfaces import CommonError, ConfigError, ImageSource, Interrupted, MemoryPlan, Sample
 from hires.learner import move
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
@@ -104,6 +104,8 @@ def _train(
     limit = Limit(enforced(recipe, plan), recipe.trainer.accelerator)
     gauge = Gauge(recipe.trainer.accelerator, before=limit.before, context=CONTEXT["cuda"], limit=limit.most)
     checkpoint = ranks.by_main(lambda: to_continue((run_dir / runs.LAST).parent))
+    if resumed and checkpoint is None:
+        log.info("%s has no checkpoint yet: starting at step 1", run_dir)
     observed = Observed()
     around = Surroundings(run_dir, console, ranks, fabric, gauge, checkpoint, normalization, observed)
     prepared = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
@@ -175,6 +177,9 @@ def _fit(trainer: Trainer, batches: Iterable[list[Sample]], display: Display, ru
             raise Unsaved(stop.number) from None
         what = "%s: stopped after step %d, which %s holds; resume=%s goes on from there"
         log.info(what, stop, trainer.progress.step, run_dir / runs.LAST, run_dir)
+        raise
+    except CommonError:  # as one that has diverged
+        log.error("What there is to go on from: %s", trainer.checkpointer.kept)
         raise
     finally:
         trainer.reporter.journal.close()  # what follows reads it

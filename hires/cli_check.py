@@ -17,6 +17,7 @@ from hires.cli_compose import Request
 from hires.cli_errors import readable
 from hires.cli_help import comments_of
 from hires.cli_launchers import check as check_launcher
+from hires.cli_paths import as_texts
 from hires.errors import ConfigError
 from hires.instantiate import ALLOWING, TARGET, allowed_on_command_line, missing_keys, unknown_key
 
@@ -35,6 +36,7 @@ def check(cfg: DictConfig, request: Request, node: Any = None) -> None:
 
     `node` is hydra's own, where the configuration is not that of the running job.
     """
+    as_texts(cfg)
     plain = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(plain, dict)
     schema = _schema(request, request.config_name)

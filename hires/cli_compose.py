@@ -119,6 +119,9 @@ def parse(command: str, arguments: Sequence[str]) -> Request:
     parser.error = error  # type: ignore[method-assign]
     words = [quote_elements(word) if word.lstrip("+").startswith("settings") else word for word in arguments]
     parsed = parser.parse_intermixed_args(words)
+    asked = [name for name in ("run", "multirun", "cfg", "info", "shell_completion") if getattr(parsed, name)]
+    if len(asked) > 1:
+        raise ConfigError(f"{' and '.join(f'--{name}' for name in asked)}: do not go together; give one of them")
     for option, folder in (("--config-dir", parsed.config_dir), ("--config-path", parsed.config_path)):
         if folder and not Path(folder).is_dir():
             raise ConfigError(f"{option}: got {folder}, which is not a directory")

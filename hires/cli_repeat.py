@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from hires import cli_check, cli_errors, instantiate
 from hires.cli_compose import Request
+from hires.cli_paths import as_texts
 from hires.errors import ConfigError
 
 KEY = "run_config"
@@ -62,6 +63,7 @@ def repeated(cfg: DictConfig, node: Any, request: Request) -> DictConfig:
     `node` is hydra's own of the job, whose request has been loosened. Raises ConfigError for what is wrong in the
     file, in one of the overrides, or does not go together.
     """
+    as_texts(cfg)
     if not cfg.get(KEY):
         return cfg
     path = Path(cfg[KEY]).expanduser()

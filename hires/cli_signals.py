@@ -1,4 +1,4 @@
-"""What SIGTERM and SIGUSR1 do to a command, as long as it does not listen to them itself."""
+"""What SIGTERM, SIGHUP and SIGUSR1 do to a command, as long as it does not listen to them itself."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from hires.errors import Interrupted
 
-_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 @contextmanager

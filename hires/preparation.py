@@ -102,6 +102,7 @@ def _taken_up(
     """What saves the run, after all has been set to its checkpoint, if there is one."""
     folder = (around.run_dir / runs.LAST).parent
     checkpointer = learner.checkpointer(folder, ladder, around.ranks, journal)
+    checkpointer.witness = around.run_dir / runs.CONFIG
     if around.checkpoint is not None:
         checkpointer.load(around.checkpoint)
     journal.rewind(learner.progress.step)

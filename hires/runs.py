@@ -16,6 +16,7 @@ from yaml import YAMLError
 
 from hires.engine.files import write_text
 from hires.engine.lock import check_free, holder
+from hires.engine.lost import check_not_lost
 from hires.engine.slurm import is_requeued, job_id
 from hires.interfaces import ConfigError, DataError
 
@@ -96,9 +97,11 @@ def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
     if run_dir is None:
         return cfg, None
     check_free(run_dir)
+    kept = load_config(run_dir)
+    check_not_lost(run_dir, OmegaConf.select(kept, "trainer.checkpoint_every", default=0))
     overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     keys = [override.partition("=")[0].lstrip("+~") for override in overrides]
-    return _changed(load_config(run_dir), _independent(cfg), keys, _found_by_plan(cfg)), run_dir
+    return _changed(kept, _independent(cfg), keys, _found_by_plan(cfg)), run_dir
 
 
 def _found_by_plan(cfg: DictConfig) -> tuple[str, ...]:
@@ -190,19 +193,8 @@ def read_config(path: Path) -> DictConfig:
 _WHICH_RUN = ("resume", "allow_targets", "run_dir", "experiment", "run_config", "log_level")
 """Keys of the command line that say which run to resume, not what to change in it."""
 _MAY_CHANGE = (
-    "trainer.",
-    "evaluation.",
-    "scheduler.",
-    "logger.",
-    "optimizer.lr",
-    "optimizer.weight_decay",
-    "micro_batch_size",
-    "memory.",
-    "data_dir",
-    "data.root",
-    "data.workers",
-    "data.cache_",
-    "data.on_error",
+    *("trainer.", "evaluation.", "scheduler.", "logger.", "optimizer.lr", "optimizer.weight_decay"),
+    *("micro_batch_size", "memory.", "data_dir", "data.root", "data.workers", "data.cache_", "data.on_error"),
     "data.max_pixels",
 )
 """Keys (or their beginnings) that a resumed run may have otherwise; all else would make it another run."""
@@ -231,7 +223,8 @@ def _changed(cfg: DictConfig, given: DictConfig, keys: list[str], but: tuple[str
     if wrong:
         allowed = f" (it can change {', '.join(may)})" if may else ""
         raise ConfigError(
-            f"{'; '.join(wrong)}, which resuming cannot change{allowed}; start another run with init_from="
+            f"{'; '.join(wrong)}, which resuming cannot change{allowed}; start another run with init_from=; "
+            f"what may change: {', '.join(f'{key}*' if key[-1] in '._' else key for key in _MAY_CHANGE)}"
         )
     for leaf in may:
         OmegaConf.update(cfg, leaf, new[leaf], merge=False)

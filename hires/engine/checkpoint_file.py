@@ -100,6 +100,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _opened(path: Path) -> BinaryIO:
     if path.is_dir():
         raise DataError(f"{path}: a folder; give the file of a checkpoint")
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        raise DataError(f"{path}: a pipe or a device; give the file of a checkpoint")
     try:
         return open(path, "rb")
     except FileNotFoundError:

@@ -1,5 +1,6 @@
 """Checkpoints: everything that a run needs to continue to the same bits."""
 
+import errno
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -56,6 +57,8 @@ class Checkpointer:
         """Why a file is not that of its last save, by name; empty when all is on disk."""
         self._newest: Path | None = None  # that is known to be whole, and its step
         self._step = 0
+        self.witness: Path | None = None
+        """A file without which nothing is written, as when the folder of a run has been moved away."""
         if self.ranks.main:
             remove_unfinished(folder)
 
@@ -85,6 +88,8 @@ class Checkpointer:
     def _write(self, state: Mapping[str, Any], name: str, *others: str) -> None:
         """One file under all the names, the first one last: who finds it there finds the others as well."""
         path = self.path(name)
+        if self.witness and not self.witness.exists():
+            raise FileNotFoundError(errno.ENOENT, f"{self.witness.parent} is not the run's directory any more")
 
         def prepare(beside: Path) -> None:
             for other in others:
@@ -98,9 +103,7 @@ class Checkpointer:
         files = " and ".join(str(self.path(name)) for name in names)
         why = f"{files}: cannot be written ({error.strerror or error})"
         self.failed |= dict.fromkeys(names, f"{why}, so that the weights of step {step} are not on disk")
-        log.error(
-            "%s; %s; steps that are not on disk: %d; the next save tries again", why, self.kept, step - self._step
-        )
+        log.error("%s; %s; %d steps are not on disk; the next save tries again", why, self.kept, step - self._step)
 
     @property
     def kept(self) -> str:
@@ -157,6 +160,8 @@ def to_continue(folder: Path) -> Path | None:
     last, before = (path_of(folder, name) for name in (LAST, BEFORE))
     if not last.exists() and not before.exists():
         return None
+    if last.exists() and not last.is_file():  # nothing could be saved there
+        raise DataError(f"{last}: not a file; move it away")
     broken = _problem(last)
     if broken is None:
         return last

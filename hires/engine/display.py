@@ -219,7 +219,10 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        try:
+            self._bars.stop()
+        except OSError:  # a terminal that is closed
+            _silence()
 
     def stepped(self, step: int) -> None:
         log.debug("step %d/%d is done", step, self.max_steps)

@@ -42,7 +42,7 @@ class Journal:
             if not logger.failing:
                 logger.log(record)
             elif not self.lines.error:
-                logger.catch_up(record, lambda: _records(self.path))
+                logger.catch_up(record, lambda: records(self.path))
 
     def state_dict(self) -> dict[str, Any]:
         """How many records there are; they are on disk before a checkpoint that counts on them."""
@@ -57,7 +57,7 @@ class Journal:
         from there. Of a checkpoint without a count the lines after its step are dropped."""
         if not self.path.is_file():
             return
-        found = _records(self.path)
+        found = records(self.path)
         kept = [r for r in found if r["step"] <= step] if self._restored is None else found[: self._restored]
         if self._restored is not None and len(kept) < self._restored:
             log.warning("%s: lacks %d records up to step %d", self.path, self._restored - len(kept), step)
@@ -104,9 +104,11 @@ class NoJournal:
         pass
 
 
-def _records(path: Path) -> list[Record]:
+def records(path: Path) -> list[Record]:
     """The records of a file; other lines are left out."""
     found: list[Record] = []
+    if not path.is_file():
+        return found
     for line in path.read_text(errors="replace").splitlines():
         try:
             record = json.loads(line)

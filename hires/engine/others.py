@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from lightning_fabric.plugins.environments import LightningEnvironment
 
+from hires.engine.stopping import SIGNALS
 from hires.interfaces import LostProcess
 from hires.ops.parent import end_with_parent
 
@@ -25,7 +26,7 @@ _FIRST = "HIRES_FIRST_PROCESS"
 _LOOK, _GRACE = 1.0, 10.0
 """Seconds between two looks, and until a process that should end by itself is ended."""
 _ENDING = 60.0  # seconds that processes may take to end after a training
-_AS_ASKED = (0, *(128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)))
+_AS_ASKED = (0, *(128 + number for number in SIGNALS))
 
 
 class Others:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from hires.engine.ranks import Alone, Ranks, talking
 from hires.interfaces import Interrupted
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 APART = 1.0
 """Seconds between two signals that are meant as two: launchers pass on what a process has got already."""
 _STACK = 2**18  # bytes: the usual 8 MiB would count as memory of the training

@@ -192,7 +192,7 @@ def test_a_full_disk_leaves_the_old_one_and_is_told(tmp_path, caplog):
     assert len(caplog.messages) == 2
     assert "last.pt" in caplog.messages[1]
     assert "File too large" in caplog.messages[1]
-    assert "steps that are not on disk: 2" in caplog.messages[1]
+    assert "2 steps are not on disk" in caplog.messages[1]
     assert {path.name: step_in(path) for path in tmp_path.iterdir()} == {"last.pt": 1}
     with pytest.raises(TrainingError, match=r"step 3 are not on disk; .*last\.pt is still that of step 1"):
         checkpointer.raise_failed()

@@ -58,7 +58,7 @@ def test_full_for_a_while(train, limit, tmp_path):
     assert [record["step"] for record in records(run_dir)] == [1, 2, 2, 3, 4, 4, 5, 6, 6]
     log = (run_dir / "train.log").read_text()
     assert log.count("the next save tries again") == 4  # of steps 3, 4, 4 and 5
-    assert "steps that are not on disk: 3" in log
+    assert "3 steps are not on disk" in log
     assert len((run_dir / "csv" / "metrics.csv").read_text().splitlines()) == 10
 
 
@@ -88,7 +88,7 @@ def test_full_from_the_beginning(train, limit, tmp_path):
 
 
 def test_run_directory_that_is_gone(train, tmp_path):
-    """As on a file system that was taken away: nothing can be made where a file is in the way."""
+    """As on a file system that was taken away."""
     run_dir = tmp_path / "run"
 
     def remove():
@@ -98,7 +98,7 @@ def test_run_directory_that_is_gone(train, tmp_path):
     code, _, error = train({3: remove})
     assert code == 1
     assert "Traceback" not in error
-    assert "Not a directory" in error.strip().splitlines()[-1]
+    assert "is not the run's directory any more" in error.strip().splitlines()[-1]
 
 
 def test_result_that_cannot_be_written_is_written_by_resuming(train, hires, tmp_path):

@@ -9,7 +9,9 @@ from hires.cli_compose import parse
 from tests.forks import forked
 
 SECONDS = 120
-BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
+BOTH = pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1], ids=lambda number: number.name
+)
 
 
 @BOTH

@@ -116,6 +116,8 @@ class _Thumb:
 
     def add(self, band: np.ndarray) -> None:
         some = np.ascontiguousarray(band[:, :, : 3 if band.shape[2] >= 3 else 1])
+        if some.dtype.kind == "f":  # sums of large values are beyond float32
+            some = some.astype(np.float64)
         columns = cv2.resize(some, (THUMB[1], len(band)), interpolation=cv2.INTER_AREA)
         columns = columns.reshape(*columns.shape[:2], -1).mean(axis=2, dtype=np.float64)
         rows = self._top + np.arange(len(band))
