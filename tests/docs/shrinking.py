@@ -45,7 +45,7 @@ TRAINING: dict[str, Any] = {
 
 SHRUNK: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("train", "autobatch", "profile", "compare", "check-data"), TRAINING),
-    **dict.fromkeys(("evaluate", "predict", "export"), {}),  # as small as the run is
+    **dict.fromkeys(("evaluate", "predict", "report", "export"), {}),  # as small as the run is
 }
 """By command, what is appended to its overrides."""
 
@@ -79,8 +79,6 @@ def known(command: Command) -> str | None:
     name = rest[0] if first == "hires" and rest else ""
     if first == "python" and rest and rest[0].startswith("tools/"):
         name = Path(rest[0]).stem.replace("_", "-")
-    if first == "python" and rest[:2] == ["-m", "hires.report"]:
-        return "report"
     if name in SHRUNK or name.startswith("-"):
         return name
     say = f"put {NOT_RUN} in the line above its block, or say in {__name__} how it becomes small"

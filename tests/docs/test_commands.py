@@ -1,9 +1,7 @@
 """The commands of README.md and docs/howto: they are understood, and all but those marked as not run work."""
 
 import re
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -36,7 +34,7 @@ def keep_files(page: Path, folder: Path) -> None:
 def understood(command: Command) -> None:
     """Composes and checks the configuration of a command, running nothing. Raises ConfigError."""
     name = known(command)
-    if name in (None, "report") or name.startswith("-"):
+    if name is None or name.startswith("-"):
         return
     words = [re.sub(r"<\w+>", "NAME", word) for word in completed(command)]
     words = [word for word in words if not word.startswith("run_config=")]  # whose run is not there
@@ -97,9 +95,7 @@ class Reader:
         except Absent as reason:
             self.left_out.append(f"{command.place}: {reason}")
             return
-        if name == "report":
-            self.report(command, words[1:])
-        elif name.startswith("-"):
+        if name.startswith("-"):
             assert self.hires(name, *words)[0] == 0, command
         else:
             self.call(name, words, str(command))
@@ -109,10 +105,6 @@ class Reader:
         self.places.fill(name, given)
         code, _, err = self.hires(name, *given)
         assert code == 0, f"{told}\nended with {code}: hires {name} {' '.join(given)}\n{last(err)}"
-
-    def report(self, command: Command, words: list[str]) -> None:
-        self.monkeypatch.setattr(sys, "argv", ["hires.report", *words])
-        assert import_module("hires.report").main() == 0, command
 
     def execute(self, block: Block) -> None:
         """Runs Python; a page's examples share their names, as the cells of a notebook do."""

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from hires.engine import loggers
 from hires.engine.file_log import FileLog
 from hires.engine.files import Lines
 from hires.engine.journal import Journal
@@ -142,6 +143,7 @@ def test_a_table_is_whole_again_after_the_disk_was_full(tmp_path, path, caplog):
 def test_events_go_on_after_their_thread_has_ended(tmp_path, path, caplog, monkeypatch):
     said = []
     monkeypatch.setattr(threading, "excepthook", said.append)
+    monkeypatch.setattr(loggers, "_quiet", loggers._Quiet())  # other tests leave loggers open
     logger = event_logger(tmp_path)
     journal = Journal(path, [logger])
     record(journal, 1)
