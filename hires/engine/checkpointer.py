@@ -103,7 +103,8 @@ class Checkpointer:
         files = " and ".join(str(self.path(name)) for name in names)
         why = f"{files}: cannot be written ({error.strerror or error})"
         self.failed |= dict.fromkeys(names, f"{why}, so that the weights of step {step} are not on disk")
-        log.error("%s; %s; %d steps are not on disk; the next save tries again", why, self.kept, step - self._step)
+        lost = "1 step is" if step - self._step == 1 else f"{step - self._step} steps are"
+        log.error("%s; %s; %s not on disk; the next save tries again", why, self.kept, lost)
 
     @property
     def kept(self) -> str:
