@@ -10,7 +10,7 @@ train: .venv/installed
 	$(BIN)/hires train experiment=demo $(ARGS)
 
 test: .venv/installed
-	$(BIN)/pytest -n 2 -m "not slow and not gpu" $(ARGS)
+	$(BIN)/pytest -n 2 --maxschedchunk 8 -m "not slow and not gpu" $(ARGS)
 
 lint: .venv/installed
 	$(BIN)/ruff check .
