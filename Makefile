@@ -19,7 +19,7 @@ lint: .venv/installed
 	$(BIN)/lint-imports
 
 slow: .venv/installed
-	$(BIN)/pytest -m "slow and not gpu" $(ARGS)
+	$(BIN)/pytest -n 2 --maxschedchunk 1 -m "slow and not gpu" $(ARGS)
 
 # Minutes each, then hours. Those that are left out: tilings.py, which asks for a run; peers.py, which makes an
 # environment for other libraries (peers_ours.py, peers_run.py are its parts). loader.py needs ../shared/data.

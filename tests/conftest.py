@@ -40,11 +40,12 @@ def _as_before(monkeypatch):
     from hires.data.formats import image_file
 
     monkeypatch.setattr(image_file, "_max_pixels", image_file._max_pixels)
-    logger = logging.getLogger("hires")
-    level, propagate, handlers = logger.level, logger.propagate, list(logger.handlers)
+    loggers = [logging.getLogger(), logging.getLogger("hires")]  # of the first, by Hydra
+    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
     yield
-    logger.setLevel(level)
-    logger.propagate, logger.handlers = propagate, handlers
+    for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.propagate, logger.handlers = propagate, handlers
 
 
 @pytest.fixture(scope="session")
