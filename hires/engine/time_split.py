@@ -41,15 +41,6 @@ class TimeSplit:
         finally:
             self.whole[name] = self.whole.get(name, 0.0) + time.perf_counter() - begin
 
-    def timed(self, name: str, function: Callable[..., T]) -> Callable[..., T]:
-        """The same function; its time goes for `name`."""
-
-        def within(*given: Any, **named: Any) -> T:
-            with self.of(name):
-                return function(*given, **named)
-
-        return within
-
     def saves(self, checkpointer: Any) -> Any:
         """The same checkpointer; the time of its `save` is that of saving."""
         return _Timed(self, checkpointer)

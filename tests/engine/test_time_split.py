@@ -95,9 +95,10 @@ def test_what_is_not_a_step(clock):
         clock.work(1)
         raise OSError("full")
 
-    with pytest.raises(OSError, match="full"):
-        split.timed("saving", fail)()
-    assert split.timed("evaluation", lambda x: clock.work(5, x))(7) == 7
+    with pytest.raises(OSError, match="full"), split.of("saving"):
+        fail()
+    with split.of("evaluation"):
+        clock.work(5)
     assert split.found()["seconds"] == {"steps": 0.0, "saving": 3.0, "evaluation": 5.0}
 
 
