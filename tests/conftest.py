@@ -37,9 +37,14 @@ def _own_cache(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
     """What commands set for their process does not last beyond a test."""
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.hydra_config import HydraConfig
+
     from hires.data.formats import image_file
 
     monkeypatch.setattr(image_file, "_max_pixels", image_file._max_pixels)
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
+    monkeypatch.setattr(GlobalHydra.instance(), "hydra", None)
     loggers = [logging.getLogger(), logging.getLogger("hires")]  # of the first, by Hydra
     before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
     yield

@@ -22,9 +22,22 @@ def profiler_events(run: Callable[[], Any]) -> list[dict[str, Any]]:
 
 
 def allocated(events: list[dict[str, Any]]) -> list[tuple[float, int]]:
-    """Time, and bytes that are handed out from then on."""
-    memory = (event for event in events if event.get("name") == "[memory]")
-    return sorted((event["ts"], event["args"]["Total Allocated"]) for event in memory)
+    """Time, and bytes of this run that are handed out from then on.
+
+    The profiler's own total still counts what an earlier profile saw handed out and did not see released.
+    """
+    sizes: dict[int, int] = {}
+    total, totals = 0, []
+    memory = [event for event in events if event.get("name") == "[memory]"]
+    for event in sorted(memory, key=lambda event: event["ts"]):
+        size, address = event["args"]["Bytes"], event["args"]["Addr"]
+        if size > 0:
+            total += size - sizes.get(address, 0)
+            sizes[address] = size
+        else:
+            total -= sizes.pop(address, 0)
+        totals.append((event["ts"], total))
+    return totals
 
 
 def allocator_peak(run: Callable[[], Any]) -> int | None:
