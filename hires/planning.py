@@ -118,7 +118,8 @@ class Planner:
             elif best is not None:
                 break
             after = self._next_room(probe, room)
-            if len(self.probes) == PROBES or (best and (after <= room or any(not p.fits for p in self.probes))):
+            after = min([after, *(each.found.reserved - 1 for each in self.probes if not each.fits)])
+            if len(self.probes) == PROBES or (best and after <= room):
                 break
             room, before = after, found
             found = self._look(room)

@@ -223,6 +223,18 @@ def test_what_runs_out_of_memory_makes_room(goal):
     assert_sound(plan, found)
 
 
+@pytest.mark.parametrize("goal", [RESOLUTION, FINE], ids=["resolution", "growing"])
+@pytest.mark.parametrize("seed", range(4))
+def test_after_one_that_did_not_fit_what_the_next_shows_to_be_free_is_used(monkeypatch, goal, seed):
+    monkeypatch.setattr(Trainings, "made", MadeUp(seed + 2))
+    found = planner(*goal, try_out=Device(BUDGET, 1.045))
+    plan = found.plan()
+    assert [probe.fits for probe in found.probes[1:]] == [True] * (len(found.probes) - 1)
+    shape = Shape(plan.micro_batch_size, *plan.image_size)
+    larger = found.shapes[found.shapes.index(shape) + 1 :]
+    assert not larger or 1.045 * Trainings.made.least(larger[0]) > BUDGET - 3 * plan.margin
+
+
 def test_allocator_retries_do_not_fit():
     with pytest.raises(ConfigError, match="no plan that was predicted to fit did so when it was tried"):
         planner(*BATCH, try_out=Device(BUDGET, 1.0, retries=3)).plan()
