@@ -26,8 +26,6 @@ class Placed(NamedTuple):
 
 Found = tuple[View, Detections]
 """A view, and what was found in it, in pixels of the image."""
-Merged = tuple[Detections, Tensor]
-"""Merged detections (K), and the index (K,) of the surest of those that each is made of."""
 
 
 def merge(

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from hires.data.checks.examine import Record
 from hires.data.checks.finding import Finding, Place, Severity, findings_of, percent
 from hires.data.checks.mask_facts import MaskFacts
@@ -224,8 +222,3 @@ def _colours_in(file: Path) -> set[int]:
     except (OSError, ValueError, RecursionError):
         return set()
     return {int(colour[1:], 16) for colour in _COLOUR.findall(text)}
-
-
-def class_pixels(masks: Sequence[MaskFacts], classes: int) -> np.ndarray:
-    """(classes,) int64 pixels of each class over some masks."""
-    return np.sum([mask.pixels for mask in masks], axis=0) if masks else np.zeros(classes, np.int64)
