@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from hires.data.formats.image_file import naming
-from hires.data.images import mask_bands, opened, rgb_bands
+from hires.data.formats.pillow_files import opened
+from hires.data.images import mask_bands, rgb_bands
 from hires.interfaces import DataError, Window
 
 _BAND = 128  # rows
