@@ -86,7 +86,7 @@ class FileSource:
     @property
     def channels(self) -> int:
         """Of the images as they are shown."""
-        return len(self.rules.bands) if self.rules.bands else self.rules.channels
+        return self.rules.shown_channels
 
     def pixels(self, index: int, window: Window | None) -> np.ndarray:
         """(H, W, C) of `dtype` of the window, or of all. Raises DataError.

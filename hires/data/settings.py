@@ -133,7 +133,7 @@ class DataSettings(Settings, ABC):
     @property
     def shown_channels(self) -> int:
         """Channels of an image as the network sees it."""
-        return len(self.bands) if self.bands else self.channels
+        return self.pixel_rules().shown_channels
 
     def pixel_rules(self) -> PixelRules:
         """What becomes of the bands of an image file."""

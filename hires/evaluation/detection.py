@@ -48,9 +48,8 @@ class DetectionEvaluator:
 
     def reset(self) -> None:
         self.records: list[ImageRecord] = []
-        self.precision: np.ndarray | None = (
-            None  # (101 recalls, classes) at IoU 0.5, once computed; -1 without truth
-        )
+        # (101 recalls, classes) at IoU 0.5, once computed; -1 without truth
+        self.precision: np.ndarray | None = None
         self.confidence = float("nan")  # the best, once computed
 
     def update(self, part: Detections, target: Mapping[str, np.ndarray]) -> None:
