@@ -33,8 +33,7 @@ from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import SPLITS
-
-Size = tuple[int, int]
+from hires.ops.windows import Size
 
 
 class Shown(NamedTuple):
