@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hires.data.cache import NoCache
+from hires.data.cache import Cache
 from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info, image_size, read_image
 from hires.data.pixels import PixelRules
@@ -34,7 +34,7 @@ class FileSource:
         root: Path,
         images: Sequence[str],
         rules: PixelRules,
-        cache: NoCache,
+        cache: Cache,
         sizes: np.ndarray | None = None,
     ):
         self.root, self.rules, self._cache = root, rules, cache
