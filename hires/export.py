@@ -18,7 +18,7 @@ from hires.interfaces import ConfigError, Normalization
 from hires.recipe import Recipe, as_size, check_multiple, read_recipe
 from hires.run_classes import classes_of_run
 from hires.settings import Bounds, Settings
-from hires.tasks.graphs import Exportable, GraphSettings, Pixels
+from hires.tasks.graphs import Exportable, ExportedNormalize, GraphSettings
 from hires.trained import kept_normalization, trained_task
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ def described_input(
         "normalization": {
             "inside": inside.normalize,
             "dtype": normalization.dtype,
-            **Pixels(task.normalize, normalization.dtype).described(),
+            **ExportedNormalize(task.normalize, normalization.dtype).described(),
         },
     }
 

@@ -1,6 +1,6 @@
 """Which class of an annotation file is which class of the task."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -21,6 +21,11 @@ class Vocabulary(NamedTuple):
     names: dict[int, str]
     numbered: bool = True  # the numbers are those of the files, not ours
     complete: bool = True  # the files declare all their classes
+
+    @classmethod
+    def of_names(cls, names: Iterable[str]) -> "Vocabulary":
+        """That of files which call classes by these names as they occur; numbers follow the order given."""
+        return cls(dict(enumerate(names)), numbered=False, complete=False)
 
 
 class BoxClasses:

@@ -2,18 +2,15 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hires.data.box_arrays import clipped, shares_within
 from hires.data.focus import check_names
 from hires.data.placement import Placement
+from hires.data.settings import DetectionSource
 from hires.interfaces import DataError, Window
 from hires.ops.windows import Size
-
-if TYPE_CHECKING:
-    from hires.data.settings import DetectionSource
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +24,7 @@ class BoxFocus:
     Raises DataError if there is none in the whole source.
     """
 
-    def __init__(self, source: "DetectionSource", focus_classes: Sequence[str] | None, min_visibility: float):
+    def __init__(self, source: DetectionSource, focus_classes: Sequence[str] | None, min_visibility: float):
         check_names(focus_classes, source.classes)
         self.min_visibility = min_visibility
         targets = [_clipped(source, index) for index in range(len(source))]
@@ -89,7 +86,7 @@ class BalancedPlacement(Placement):
     """
 
     def __init__(
-        self, source: "DetectionSource", objects: BoxFocus, share: float, negatives: float, by_area: bool = True
+        self, source: DetectionSource, objects: BoxFocus, share: float, negatives: float, by_area: bool = True
     ):
         super().__init__(source, objects, share, by_area)
         self.objects, self.negatives = objects, negatives
@@ -118,7 +115,7 @@ class BalancedPlacement(Placement):
         return place
 
 
-def _clipped(source: "DetectionSource", index: int) -> dict[str, np.ndarray]:
+def _clipped(source: DetectionSource, index: int) -> dict[str, np.ndarray]:
     """The objects of an image that lie in it: whole boxes as annotated, and clipped boxes."""
     target = source.objects(index)
     boxes, shares = clipped(target["boxes"], source.size(index))

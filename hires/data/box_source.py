@@ -10,7 +10,7 @@ from hires.data.box_checks import Remark
 from hires.data.box_classes import BoxClasses
 from hires.data.box_objects import Images, Objects
 from hires.data.box_targets import BoxTargets
-from hires.data.cache import NoCache
+from hires.data.cache import Cache
 from hires.data.file_source import FileSource
 from hires.data.pixels import PixelRules
 from hires.data.segments import Segments
@@ -33,7 +33,7 @@ class BoxSource(FileSource):
         objects: Objects,
         classes: BoxClasses,
         rules: PixelRules,
-        cache: NoCache,
+        cache: Cache,
         segments: Segments | None = None,
         findings: Sequence[Remark] = (),
     ):

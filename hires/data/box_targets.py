@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,12 +11,10 @@ from hires.data.box_arrays import clipped, painted, pasted
 from hires.data.box_counts import most_in_window
 from hires.data.box_focus import BalancedPlacement, BoxFocus
 from hires.data.placement import Placement
+from hires.data.settings import DetectionSource, WindowSettings
 from hires.data.targets import Arrays, Part
 from hires.interfaces import Target
 from hires.ops.windows import Size
-
-if TYPE_CHECKING:
-    from hires.data.settings import DetectionSource, WindowSettings
 
 _ROUNDING = 1e-6  # of a visible share
 
@@ -28,7 +25,7 @@ class BoxTargets:
     (N, H, W) uint8. No object that shows is left out: one with too small a share is ignored.
     """
 
-    def __init__(self, source: "DetectionSource", settings: "WindowSettings"):
+    def __init__(self, source: DetectionSource, settings: WindowSettings):
         self.source, self.settings = source, settings
 
     def placement(self) -> Placement:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hires.data.images import read_bytes
+from hires.data.formats.image_file import read_bytes
 from hires.data.label_json import shown
 from hires.interfaces import DataError
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -19,19 +20,27 @@ _STALE_SECONDS = 3600
 _told: set[tuple[Path, int, str]] = set()
 
 
+class Cache(Protocol):
+    """Where decoded files are kept, or not."""
+
+    def load(self, path: Path, decode: Decode, variant: str = "") -> np.ndarray:
+        """What `decode(path)` returns; `variant` names what that depends on besides the file."""
+
+    def takes(self, path: Path, count: int, variant: str = "") -> bool:
+        """Whether the decoded file of so many bytes is there, or would be kept."""
+
+
 class NoCache:
     """Decodes every time."""
 
     def load(self, path: Path, decode: Decode, variant: str = "") -> np.ndarray:
-        """What `decode(path)` returns."""
         return decode(path)
 
     def takes(self, path: Path, count: int, variant: str = "") -> bool:
-        """Whether the decoded file of so many bytes is there, or would be kept."""
         return False
 
 
-class DecodedCache(NoCache):
+class DecodedCache:
     """A folder of `.npy` files of at most `gib` GiB, shared by any number of processes.
 
     Several processes that write at the same moment may exceed the budget by one array each.
@@ -44,7 +53,7 @@ class DecodedCache(NoCache):
     def load(self, path: Path, decode: Decode, variant: str = "") -> np.ndarray:
         """The decoded file: a read-only memory map, or the array itself where it could not be kept.
 
-        `variant` names what the result depends on besides the file. Errors of `decode` pass through.
+        Errors of `decode` pass through.
         """
         try:
             entry = self._entry(path, variant)
@@ -106,7 +115,7 @@ class DecodedCache(NoCache):
             log.log(level, "cache %s (%.3g GiB) %s", self.folder, self.budget / 2**30, why)
 
 
-def open_cache(folder: str | Path, gib: float) -> NoCache:
+def open_cache(folder: str | Path, gib: float) -> Cache:
     """A cache of at most `gib` GiB, or one that keeps nothing for 0."""
     return DecodedCache(Path(folder).expanduser() / "decoded", gib) if gib > 0 else NoCache()
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from hires.data.images import read_bytes
+from hires.data.formats.image_file import read_bytes
 from hires.data.label_json import name_of
 from hires.interfaces import ConfigError, DataError
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from hires.data.formats.image_file import naming
-from hires.data.images import mask_bands, opened, rgb_bands
+from hires.data.formats.pillow_files import opened
+from hires.data.images import mask_bands, rgb_bands
 from hires.interfaces import DataError, Window
 
 _BAND = 128  # rows
@@ -21,8 +22,8 @@ def colour_bands(path: str | Path, rows: int, window: Window | None = None) -> I
     return map(_packed, rgb_bands(path, rows, window))
 
 
-def palette_header(path: str | Path) -> tuple[str, bytes] | None:
-    """The colours of a file's palette, and their order "RGB", without decoding; None for files without one.
+def palette_header(path: str | Path) -> bytes | None:
+    """The colours of a file's palette, RGB one after the other, without decoding; None for files without one.
 
     Of files that are broken it says nothing: that is told when they are read.
     """
@@ -35,15 +36,14 @@ def palette_header(path: str | Path) -> tuple[str, bytes] | None:
         return None  # maybe of a kind that has no palettes
     values = np.frombuffer(colours, np.uint8)
     if order == "RGB;L":  # all reds, all greens, all blues
-        return "RGB", values[: len(values) // 3 * 3].reshape(3, -1).T.tobytes()
+        return values[: len(values) // 3 * 3].reshape(3, -1).T.tobytes()
     entries = values[: len(values) // len(order) * len(order)].reshape(-1, len(order))
-    return "RGB", entries[:, [order.index(colour) for colour in "RGB"]].tobytes()
+    return entries[:, [order.index(colour) for colour in "RGB"]].tobytes()
 
 
 def used_colours(path: Path) -> np.ndarray:
     """The palette indices that occur in a file and their colours 0xRRGGBB: (indices, 2) int64."""
-    palette = palette_header(path)
-    entries = np.frombuffer(palette[1] if palette else b"", np.uint8).reshape(-1, 3)[:256]
+    entries = np.frombuffer(palette_header(path) or b"", np.uint8).reshape(-1, 3)[:256]
     table = np.zeros(256, np.uint32)  # an index beyond the palette is black, as libpng shows it
     table[: len(entries)] = _packed(entries)
     counts = np.sum([np.bincount(band.ravel(), minlength=256)[:256] for band in mask_bands(path, _BAND)], axis=0)

@@ -45,7 +45,7 @@ class CsvBoxes(ListedImages):
         return AnnotatedImages(
             found(root, paths),
             made(homes[order], content.boxes[order], classes),
-            Vocabulary(dict(enumerate(names)), numbered=False, complete=False),
+            Vocabulary.of_names(names),
             [str(root / file)] * len(paths),
         )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hires.data.box_lists import path_below
-from hires.data.images import read_bytes
+from hires.data.formats.image_file import read_bytes
 from hires.data.label_json import check_near, name_of, shown
 from hires.interfaces import DataError
 
@@ -30,7 +30,7 @@ class CsvFile(NamedTuple):
     """What one file says: its images in order, and the objects in order of the rows."""
 
     paths: list[str]  # relative to the data set's root, each once
-    names: list[str]  # of the classes, sorted
+    names: list[str]  # of the classes, in order of the rows
     homes: np.ndarray  # (M,) int64 index of the image
     boxes: np.ndarray  # (M, 4) float64 x1 y1 x2 y2, pixels
     classes: np.ndarray  # (M,) int64 index of the name
@@ -63,7 +63,8 @@ def read_csv(path: Path, folder: str, root: Path) -> CsvFile:
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}:{reader.line_num}: {error}") from None
     return CsvFile(
-        list(images), *_sorted(names, np.array(homes), np.array(boxes).reshape(-1, 4), np.array(labels))
+        *(list(images), list(names), np.array(homes, np.int64)),
+        *(np.array(boxes, np.float64).reshape(-1, 4), np.array(labels, np.int64)),
     )
 
 
@@ -127,14 +128,3 @@ def _box(corners: list[str]) -> tuple[float, ...]:
     if not check_near(box):
         raise ValueError(f"{shown(corners)} are no pixels of an image")
     return box
-
-
-def _sorted(
-    names: dict[str, int], homes: np.ndarray, boxes: np.ndarray, labels: np.ndarray
-) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """The names sorted, and the labels by their places in that order."""
-    order = sorted(names)
-    ranks = np.zeros(len(order), np.int64)
-    ranks[[names[name] for name in order]] = np.arange(len(order))
-    labels = ranks[labels.astype(np.int64)] if len(labels) else np.zeros(0, np.int64)
-    return order, homes.astype(np.int64), boxes.astype(np.float64), labels

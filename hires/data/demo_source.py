@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from hires.data.box_source import BoxSource
 from hires.data.coco import CocoFolder
 from hires.data.demo import DemoSettings, ensure_demo
-from hires.data.mask_folder import MaskFolder, MaskSource
+from hires.data.mask_folder import MaskFolder
+from hires.data.mask_source import MaskSource
 
 
 @dataclass(frozen=True, kw_only=True)

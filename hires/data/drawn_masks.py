@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from hires.data.box_folder import BoxSettings, Labelled
-from hires.data.cache import NoCache
+from hires.data.cache import Cache
 from hires.data.file_source import cropped
 from hires.data.mask_source import MaskedImages
 from hires.data.pixels import PixelRules
@@ -41,7 +41,7 @@ class PaintedMasks(MaskedImages):
     """A SegmentationSource of objects whose outlines are painted in their order, later ones on top."""
 
     def __init__(
-        self, root: Path, read: Labelled, segments: Segments, paint: Paint, rules: PixelRules, cache: NoCache
+        self, root: Path, read: Labelled, segments: Segments, paint: Paint, rules: PixelRules, cache: Cache
     ):
         super().__init__(root, read.images.paths, rules, cache, read.images.sizes)
         self.classes, self.multilabel = paint.names, paint.multilabel

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hires.data.cache import NoCache
+from hires.data.cache import Cache
 from hires.data.formats.image_file import limit_pixels
 from hires.data.images import image_info, image_size, read_image
 from hires.data.pixels import PixelRules
@@ -34,7 +34,7 @@ class FileSource:
         root: Path,
         images: Sequence[str],
         rules: PixelRules,
-        cache: NoCache,
+        cache: Cache,
         sizes: np.ndarray | None = None,
     ):
         self.root, self.rules, self._cache = root, rules, cache
@@ -86,7 +86,7 @@ class FileSource:
     @property
     def channels(self) -> int:
         """Of the images as they are shown."""
-        return len(self.rules.bands) if self.rules.bands else self.rules.channels
+        return self.rules.shown_channels
 
     def pixels(self, index: int, window: Window | None) -> np.ndarray:
         """(H, W, C) of `dtype` of the window, or of all. Raises DataError.

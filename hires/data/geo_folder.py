@@ -72,7 +72,7 @@ class GeoShapes(PairedBoxes):
             np.array([numbers[thing.name] for thing in things], np.int64),
             np.array([thing.share < self.window.min_visibility for thing in things], bool),
         )
-        vocabulary = Vocabulary(dict(enumerate(names)), numbered=False, complete=False)
+        vocabulary = Vocabulary.of_names(names)
         segments = Segments([thing.segment for thing in things]) if self.wants_masks() else None
         return Parsed(objects, vocabulary, _left_out(files, members, images), segments)
 

@@ -12,11 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hires.data.formats.image_file import check_pixels, naming
-from hires.data.formats.image_file import read_bytes as read_bytes
 from hires.data.formats.opening import open_picture
 from hires.data.formats.orientation import stored_window, upright, upright_size
 from hires.data.formats.picture import Picture
-from hires.data.formats.pillow_files import opened as opened
 from hires.interfaces import DataError, Window
 
 

@@ -86,9 +86,8 @@ def objects_of(runs: np.ndarray, size: tuple[int, int]) -> InstanceObjects:
         return InstanceObjects(ids, np.zeros((0, 4)), lengths, runs, height)
     ends = starts + lengths
     left, right = starts // height, (ends - 1) // height + 1
-    around = (
-        right - left > 1
-    )  # a run that goes on in the next column covers the border of the image, above and below
+    # a run that goes on in the next column covers the border of the image, above and below
+    around = right - left > 1
     top, bottom = np.where(around, 0, starts % height), np.where(around, height, (ends - 1) % height + 1)
     low = [np.minimum.reduceat(values, firsts) for values in (left, top)]
     high = [np.maximum.reduceat(values, firsts) for values in (right, bottom)]

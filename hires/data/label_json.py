@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hires.data.images import read_bytes
+from hires.data.formats.image_file import read_bytes
 from hires.interfaces import DataError
 
 FURTHEST = 1e7

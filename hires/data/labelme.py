@@ -51,7 +51,7 @@ class LabelmeShapes(PairedBoxes):
         segments = [ring_segment(shape.rings, height) for shape, height in zip(shapes, heights, strict=True)]
         return Parsed(
             objects,
-            Vocabulary(dict(enumerate(names)), numbered=False, complete=False),
+            Vocabulary.of_names(names),
             (*_left_out(listed, images), *sizes_that_differ([file.size for file in listed], images)),
             Segments(segments) if self.wants_masks() else None,
         )

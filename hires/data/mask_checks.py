@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hires.data.cache import NoCache
+from hires.data.cache import Cache
 from hires.data.class_table import ClassTable
 from hires.data.class_values import colour_text
 from hires.data.colours import palette_header, used_colours
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _BAND = 512  # rows
 
 
-def warn_of_palettes(root: Path, masks: Iterable[str], cache: NoCache) -> None:
+def warn_of_palettes(root: Path, masks: Iterable[str], cache: Cache) -> None:
     """Warns where an index has another colour in another file: the indices are then hardly classes.
 
     Reads headers only, unless their palettes differ; what they differ in may be used nowhere.
@@ -64,7 +64,7 @@ def shows(mask: np.ndarray, classes: Iterable[int], multilabel: bool) -> bool:
     return any(holds(band, index, multilabel).any() for band in bands for index in wanted)
 
 
-def _used(path: Path, cache: NoCache) -> list[list[int]]:
+def _used(path: Path, cache: Cache) -> list[list[int]]:
     try:
         return cache.load(path, used_colours, variant="palette").tolist()
     except DataError:

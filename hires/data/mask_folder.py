@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from hires.data.class_table import ClassTable
 from hires.data.class_values import Given
 from hires.data.mask_checks import warn_of_folders, warn_of_palettes
-from hires.data.mask_source import MaskSource as MaskSource
+from hires.data.mask_source import MaskSource
 from hires.data.pairs import find_pairs
 from hires.data.split_settings import SplitSettings
 from hires.settings import Bounds, SettingError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hires.data.cache import NoCache
+from hires.data.cache import Cache
 from hires.data.class_table import ClassTable
 from hires.data.file_source import LARGE, FileSource, cropped
 from hires.data.images import image_info, image_size
@@ -52,7 +52,7 @@ class MaskedImages(FileSource):
 class MaskSource(MaskedImages):
     """The pairs of one split. Raises DataError for a mask below two folders of the class table."""
 
-    def __init__(self, root: Path, pairs: Sequence[Pair], table: ClassTable, rules: PixelRules, cache: NoCache):
+    def __init__(self, root: Path, pairs: Sequence[Pair], table: ClassTable, rules: PixelRules, cache: Cache):
         super().__init__(root, [pair.image for pair in pairs], rules, cache)
         self.classes, self.multilabel = table.names, table.multilabel
         self.table = table

@@ -1,7 +1,6 @@
 """Masks as training targets."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -9,20 +8,18 @@ import torch
 from hires.data.augment import Augment
 from hires.data.focus import ClassIndex
 from hires.data.placement import Placement
+from hires.data.settings import SegmentationSource, WindowSettings
 from hires.data.targets import Arrays, Part
 from hires.interfaces import IGNORE, Target
 from hires.ops.padding import pad_to, resize_mask
 from hires.ops.windows import Size
 from hires.settings import SettingError
 
-if TYPE_CHECKING:
-    from hires.data.settings import SegmentationSource, WindowSettings
-
 
 class MaskTargets:
     """Targets {"mask": (H, W) uint8}. Raises SettingError for settings that only objects can have."""
 
-    def __init__(self, source: "SegmentationSource", settings: "WindowSettings"):
+    def __init__(self, source: SegmentationSource, settings: WindowSettings):
         if settings.negatives is not None:
             raise SettingError("data.window.negatives", settings.negatives, "null with masks; boxes can have it")
         self.source, self.settings = source, settings

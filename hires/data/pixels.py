@@ -30,6 +30,11 @@ class PixelRules:
     max_pixels: int = 2**32
     skip: bool = False  # whether broken files are passed over where all are read
 
+    @property
+    def shown_channels(self) -> int:
+        """Channels of an image as the network sees it."""
+        return len(self.bands) if self.bands else self.channels
+
     def shown(self, image: np.ndarray, path: Path) -> np.ndarray:
         """(H, W, C) of all bands (H, W, B) of a file, the same array where nothing changes. Raises DataError."""
         picked = self._named(image, path) if self.bands else self._all(image, path)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Protocol
 
 import numpy as np
 
-from hires.data.cache import NoCache, open_cache
+from hires.data.cache import Cache, open_cache
 from hires.data.pixels import PixelRules
 from hires.data.targets import Targets
 from hires.interfaces import ImageSource, Window
@@ -133,7 +133,7 @@ class DataSettings(Settings, ABC):
     @property
     def shown_channels(self) -> int:
         """Channels of an image as the network sees it."""
-        return len(self.bands) if self.bands else self.channels
+        return self.pixel_rules().shown_channels
 
     def pixel_rules(self) -> PixelRules:
         """What becomes of the bands of an image file."""
@@ -150,6 +150,6 @@ class DataSettings(Settings, ABC):
     def root_path(self) -> Path:
         return Path(self.root).expanduser()
 
-    def cache(self) -> NoCache:
+    def cache(self) -> Cache:
         """The cache of decoded files, or one that keeps nothing."""
         return open_cache(self.cache_dir, self.cache_gib)

@@ -5,12 +5,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from hires.data.augment import Arrays as Arrays
 from hires.data.augment import Augment
 from hires.data.placement import Placement
 from hires.interfaces import Target
 from hires.ops.windows import Size
-
-Arrays = dict[str, np.ndarray]
 
 
 class Part(NamedTuple):

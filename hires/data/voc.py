@@ -13,7 +13,7 @@ from hires.data.box_checks import sizes_that_differ
 from hires.data.box_classes import Given, Table, Vocabulary
 from hires.data.box_folder import PairedBoxes, Parsed
 from hires.data.box_objects import Images, made
-from hires.data.images import read_bytes
+from hires.data.formats.image_file import read_bytes
 from hires.data.label_json import check_near, shown
 from hires.data.pairs import Pair
 from hires.interfaces import DataError
@@ -68,7 +68,7 @@ class VocFolder(PairedBoxes):
             np.array([numbers[thing.name] for thing in things], np.int64),
             np.array([thing.difficult and self.difficult == "ignore" for thing in things], bool),
         )
-        vocabulary = Vocabulary(dict(enumerate(names)), numbered=False, complete=False)
+        vocabulary = Vocabulary.of_names(names)
         return Parsed(objects, vocabulary, sizes_that_differ([file.size for file in listed], images))
 
 

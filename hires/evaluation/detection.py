@@ -48,10 +48,10 @@ class DetectionEvaluator:
 
     def reset(self) -> None:
         self.records: list[ImageRecord] = []
-        self.precision: np.ndarray | None = (
-            None  # (101 recalls, classes) at IoU 0.5, once computed; -1 without truth
-        )
+        # (101 recalls, classes) at IoU 0.5, once computed; -1 without truth
+        self.precision: np.ndarray | None = None
         self.confidence = float("nan")  # the best, once computed
+        self.verdicts: list[np.ndarray] = []  # on the detections of each record, once computed
 
     def update(self, part: Detections, target: Mapping[str, np.ndarray]) -> None:
         found, target = strongest(part, self.max_detections), self._of_every_class(target)
@@ -124,11 +124,11 @@ class DetectionEvaluator:
 
     def _points(self) -> dict[str, float]:
         """What is reached at the best confidence."""
-        judged = [verdicts(record) for record in self.records]
+        self.verdicts = [verdicts(record) for record in self.records]
         scores, labels = _all(r.scores for r in self.records), _all(r.found_labels for r in self.records)
-        verdict, truth = _all(judged), _all(r.labels[~r.ignored] for r in self.records)
+        verdict, truth = _all(self.verdicts), _all(r.labels[~r.ignored] for r in self.records)
         overall = best_point(scores, verdict, len(truth))
-        empty, alarms = false_alarms(self.records, judged, overall.confidence)
+        empty, alarms = false_alarms(self.records, self.verdicts, overall.confidence)
         self.confidence = overall.confidence
         result = {
             "precision": overall.precision,

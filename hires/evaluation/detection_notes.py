@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from hires.evaluation.coco import ImageRecord
-from hires.evaluation.operating_point import FALSE_ALARM, HIT, _overlaps, verdicts
+from hires.evaluation.operating_point import FALSE_ALARM, HIT, IOU, overlaps_of
 from hires.interfaces import Window
 from hires.ops.looks import SIDE, Evidence, Look, Objects, around, ranked
 
-_IOU = 0.5
 _LARGEST = 4 * SIDE  # pixels of a window around a large object
 
 
@@ -40,8 +39,8 @@ class DetectionNotes:
         evaluator = self.evaluator
         confidence = evaluator.confidence
         looks = [
-            look_at(index, record, confidence)
-            for index, record in zip(self.indices, evaluator.records, strict=True)
+            look_at(index, record, verdict, confidence)
+            for index, record, verdict in zip(self.indices, evaluator.records, evaluator.verdicts, strict=True)
         ]
         scores = sorted(look.score for look in looks)
         curves = None
@@ -59,16 +58,19 @@ class DetectionNotes:
         )
 
 
-def look_at(index: int, record: ImageRecord, confidence: float) -> Look:
-    """An image by the detections of at least a confidence, all where it is NaN; without any it scores 1."""
+def look_at(index: int, record: ImageRecord, verdict: np.ndarray, confidence: float) -> Look:
+    """An image by the detections of at least a confidence, all where it is NaN; without any it scores 1.
+
+    `verdict`: what each detection is.
+    """
     shown = record.scores >= (-np.inf if np.isnan(confidence) else confidence)
-    verdict, counts = verdicts(record), ~record.ignored
+    counts = ~record.ignored
     hits, alarms = shown & (verdict == HIT), shown & (verdict == FALSE_ALARM)
     met = np.zeros(len(record.boxes), bool)
     if hits.any() and counts.any():
-        overlaps = _overlaps(record.found[hits], record.boxes, record.ignored)
+        overlaps = overlaps_of(record.found[hits], record.boxes, record.ignored)
         same = record.found_labels[hits][:, None] == record.labels
-        met = ((overlaps >= _IOU) & same).any(0)
+        met = ((overlaps >= IOU) & same).any(0)
     total = 2 * np.count_nonzero(hits) + np.count_nonzero(alarms) + np.count_nonzero(counts & ~met)
     score = float(2 * np.count_nonzero(hits) / total) if total else 1.0
     truth = Objects(record.boxes[counts], record.labels[counts], met[counts])

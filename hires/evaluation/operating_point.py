@@ -7,7 +7,7 @@ import numpy as np
 
 from hires.evaluation.coco import ImageRecord
 
-_IOU = 0.5
+IOU = 0.5  # from which a detection shows an object
 FALSE_ALARM, HIT, NEITHER = 0, 1, 2
 """What a detection is: a false alarm, a hit, or one on an ignored object, which counts neither way."""
 
@@ -51,7 +51,7 @@ def verdicts(record: ImageRecord) -> np.ndarray:
         mine, theirs = record.found_labels == label, record.labels == label
         order = np.argsort(-record.scores[mine], kind="stable")
         ignored = record.ignored[theirs]
-        overlaps = _overlaps(record.found[mine][order], record.boxes[theirs], ignored)
+        overlaps = overlaps_of(record.found[mine][order], record.boxes[theirs], ignored)
         result[np.flatnonzero(mine)[order]] = _matched(overlaps, ignored)
     return result
 
@@ -59,7 +59,7 @@ def verdicts(record: ImageRecord) -> np.ndarray:
 def _matched(overlaps: np.ndarray, ignored: np.ndarray) -> np.ndarray:
     """Verdicts (N,) from overlaps (N, M) in falling order of score."""
     result = np.zeros(len(overlaps), np.uint8)
-    enough = np.where(overlaps >= _IOU, overlaps, 0)
+    enough = np.where(overlaps >= IOU, overlaps, 0)
     for index in np.flatnonzero(enough.any(1)):
         free = np.where(ignored, 0, enough[index])
         if free.any():
@@ -70,7 +70,7 @@ def _matched(overlaps: np.ndarray, ignored: np.ndarray) -> np.ndarray:
     return result
 
 
-def _overlaps(found: np.ndarray, boxes: np.ndarray, ignored: np.ndarray) -> np.ndarray:
+def overlaps_of(found: np.ndarray, boxes: np.ndarray, ignored: np.ndarray) -> np.ndarray:
     """Intersection over union (N, M) in float64; with ignored boxes over the area of what was found."""
     found, boxes = found.astype(np.float64), boxes.astype(np.float64)
     sides = np.minimum(found[:, None, 2:], boxes[:, 2:]) - np.maximum(found[:, None, :2], boxes[:, :2])

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -66,9 +66,10 @@ class DenseLoss(nn.Module, ABC):
 
     unit_names: tuple[str, ...] = ()  # a unit of the memory policies as a whole
 
-    def __init__(self, alpha: float, gamma: float, weight: float):
+    def __init__(self, settings: Any):
+        """`settings` have `classification`, its weight, `focal_alpha` and `focal_gamma`."""
         super().__init__()
-        self.alpha, self.gamma, self.weight = alpha, gamma, weight
+        self.settings = settings
 
     @abstractmethod
     def match(self, anchors: list[Tensor], target: Target) -> Tensor:
@@ -104,16 +105,15 @@ class DenseLoss(nn.Module, ABC):
         logits = logits.float()
         truth = torch.zeros_like(logits)
         truth[(*index, labels)] = 1
-        loss = sigmoid_focal_loss(logits, truth, alpha=self.alpha, gamma=self.gamma)
-        return self.weight * (loss * (matched != IGNORED)[..., None]).sum()
+        settings = self.settings
+        loss = sigmoid_focal_loss(logits, truth, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
+        return settings.classification * (loss * (matched != IGNORED)[..., None]).sum()
 
 
 class FcosLoss(DenseLoss):
     """The losses of FCOS (Tian et al. 2019): also GIoU of the boxes, and cross-entropy of the centre-ness."""
 
-    def __init__(self, settings: FcosLossSettings):
-        super().__init__(settings.focal_alpha, settings.focal_gamma, settings.classification)
-        self.settings = settings
+    settings: FcosLossSettings
 
     def match(self, anchors: list[Tensor], target: Target) -> Tensor:
         return match_points(anchors, target["boxes"], target["ignored"], self.settings.center_radius)
@@ -134,9 +134,7 @@ class FcosLoss(DenseLoss):
 class RetinaNetLoss(DenseLoss):
     """The losses of RetinaNet (Lin et al. 2017): also L1, smooth L1 or GIoU of the boxes."""
 
-    def __init__(self, settings: RetinaNetLossSettings):
-        super().__init__(settings.focal_alpha, settings.focal_gamma, settings.classification)
-        self.settings = settings
+    settings: RetinaNetLossSettings
 
     def match(self, anchors: list[Tensor], target: Target) -> Tensor:
         low, high = self.settings.background_iou, self.settings.object_iou

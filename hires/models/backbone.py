@@ -12,12 +12,12 @@ from hires.interfaces import ConfigError
 from hires.models import mix_transformer
 from hires.models.features import create, feature_ends, is_plain, patch_size, stages_out_of_order
 from hires.models.pyramid import SimpleFeaturePyramid
+from hires.ops.windows import Size
 from hires.settings import Bounds, Settings
 
 STRIDES = (2, 4, 8, 16, 32)
 STAGES = ("stem", "stage1", "stage2", "stage3", "stage4")
 Stage = Literal["stem", "stage1", "stage2", "stage3", "stage4"]
-Size = tuple[int, int]
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from hires.models.pretrained import (
 )
 from hires.models.pyramid import PATCHES
 from hires.ops.out_of_memory import is_out_of_memory
+from hires.ops.windows import Size
 
 log = logging.getLogger(__name__)
 
-Size = tuple[int, int]
 
 _MODULES = {
     "Gemma4VitClassifier": {"blocks": "encoder.blocks"},

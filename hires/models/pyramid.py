@@ -3,9 +3,8 @@
 from timm.layers import LayerNorm2d
 from torch import Tensor, nn
 
-STRIDES = (4, 8, 16, 32)
-PATCHES = (4, 8, 16, 32)
-"""Patch sizes, pixels, from which the pyramid can be made."""
+STRIDES = PATCHES = (4, 8, 16, 32)
+"""Strides of the levels, and patch sizes, pixels, from which the pyramid can be made."""
 
 
 class SimpleFeaturePyramid(nn.Module):
@@ -15,7 +14,7 @@ class SimpleFeaturePyramid(nn.Module):
     double the resolution, max pooling halves it.
     """
 
-    def __init__(self, in_channels: int, patch: int, channels: int = 256):
+    def __init__(self, in_channels: int, patch: int, channels: int):
         super().__init__()
         self.levels = nn.ModuleList(_level(in_channels, patch, stride, channels) for stride in STRIDES)
 

@@ -8,10 +8,9 @@ from torch import nn
 from torch.func import functional_call
 
 from hires.interfaces import ConfigError
+from hires.ops.windows import Size
 
 log = logging.getLogger(__name__)
-
-Size = tuple[int, int]
 
 
 class Trial(NamedTuple):

@@ -28,10 +28,10 @@ class DenseOutputs(NamedTuple):
 class Choice(NamedTuple):
     """Which detections are kept."""
 
-    score: float = 0.05  # lower scores are dropped
-    candidates: int = 1000  # of each level that non-maximum suppression sees
-    iou: float = 0.6  # of two boxes of a class, above which the lower score goes
-    most: int = 300  # detections of an image
+    score: float  # lower scores are dropped
+    candidates: int  # of each level that non-maximum suppression sees
+    iou: float  # of two boxes of a class, above which the lower score goes
+    most: int  # detections of an image
 
 
 class Candidates(NamedTuple):

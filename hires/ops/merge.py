@@ -11,8 +11,8 @@ from hires.interfaces import View, Window
 from hires.ops.boxes import Detections, areas, chosen, intersections, joined, nothing, strongest
 from hires.ops.fusion import fuse
 from hires.ops.view_boxes import NEAR, is_cut, placed, showing, showing_whole
+from hires.ops.windows import Size
 
-Size = tuple[int, int]
 _WHOLE_IMAGE = -1  # number of the window of overviews
 _MOST = 0.5  # share of a cut box: with more inside another box than outside, it is rather a part of that
 
@@ -26,8 +26,6 @@ class Placed(NamedTuple):
 
 Found = tuple[View, Detections]
 """A view, and what was found in it, in pixels of the image."""
-Merged = tuple[Detections, Tensor]
-"""Merged detections (K), and the index (K,) of the surest of those that each is made of."""
 
 
 def merge(

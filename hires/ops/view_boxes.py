@@ -5,8 +5,8 @@ from torch import Tensor
 
 from hires.interfaces import View
 from hires.ops.boxes import Detections, chosen, turned
+from hires.ops.windows import Size
 
-Size = tuple[int, int]
 NEAR = 2.0  # view pixels from a border of the window at which a box counts as cut: detectors are not exact
 
 

@@ -56,7 +56,7 @@ class Graph(nn.Module):
         return self.finish(self.network(self.normalize(images)), images.shape[-2], images.shape[-1])
 
 
-class Pixels(nn.Module):
+class ExportedNormalize(nn.Module):
     """The normalisation of a task for pixels of a file type that come as any type, floats among them."""
 
     low: Tensor | None
@@ -201,7 +201,7 @@ def _judged_anchors(task: Any, images: Tensor, got: Sequence[Tensor]) -> Agreeme
 
 
 def _normalization(task: Any, settings: GraphSettings, dtype: str) -> nn.Module:
-    return Pixels(task.normalize, dtype) if settings.normalize else nn.Identity()
+    return ExportedNormalize(task.normalize, dtype) if settings.normalize else nn.Identity()
 
 
 def _fed(task: Any, settings: GraphSettings) -> Callable[[Tensor], Tensor]:

@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 from image_files import save
 
+from hires.data.coco import CocoFolder
+from hires.data.label_folder import YoloFolder
+
 SQUARE = [[10, 10, 20, 10, 20, 20, 10, 20]]
+CROWD = {"size": [40, 60], "counts": [40 * 10, 40 * 5, 40 * 45]}  # columns 10 to 15
 
 
 def images(root: Path, *names: str, size: tuple[int, int] = (40, 60)) -> None:
@@ -45,3 +49,15 @@ def coco(path: Path, annotations: list[dict[str, Any]], **changes: Any) -> Path:
 def annotation(number: int, image: int = 70, category: int = 3, **changes: Any) -> dict[str, Any]:
     usual = {"id": number, "image_id": image, "category_id": category, "bbox": [10, 10, 10, 10], "area": 100}
     return usual | {"iscrowd": 0, "segmentation": SQUARE} | changes
+
+
+def coco_folder(folder: Path, **changes: Any) -> CocoFolder:
+    """Settings of the file `all.json` and the images of `img`, with changes."""
+    usual = {"annotations": "all.json", "images": "img", "splits": {}, "cache_gib": 0}
+    return CocoFolder(root=str(folder), **(usual | changes))
+
+
+def yolo_folder(folder: Path, **changes: Any) -> YoloFolder:
+    """Settings of images and text files side by side, of cats and dogs, with changes."""
+    usual = {"images": "*.*", "labels": "*.txt", "classes": ("cat", "dog"), "splits": {}, "cache_gib": 0}
+    return YoloFolder(root=str(folder), **(usual | changes))

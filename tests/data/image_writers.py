@@ -5,7 +5,9 @@ import struct
 import zlib
 from collections.abc import Mapping
 
+import cv2
 import numpy as np
+import tifffile
 from PIL import Image
 
 _ADAM7 = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
@@ -116,3 +118,13 @@ def pillow_reads(data: bytes, mode: str | None = None) -> np.ndarray:
     with Image.open(io.BytesIO(data)) as image:
         array = np.asarray(image.convert(mode) if mode else image)
     return array if array.ndim == 3 else array[:, :, None]
+
+
+def by_tifffile(array: np.ndarray, **options: object) -> bytes:
+    out = io.BytesIO()
+    tifffile.imwrite(out, array, **{"photometric": "minisblack", "metadata": None, **options})
+    return out.getvalue()
+
+
+def cv2_reads(data: bytes) -> np.ndarray:
+    return cv2.cvtColor(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)

@@ -1,17 +1,13 @@
 """What a survey finds in image files, in their splits, and in what they show twice."""
 
-import multiprocessing
-
 import numpy as np
 import pytest
 import tifffile
 from image_files import noise, save
 from PIL import Image
 
-from hires.data.checks.examine import Examiner, examine
 from hires.data.checks.survey import Shown, survey
 from hires.data.mask_folder import MaskFolder
-from hires.data.pairs import Pair
 from hires.interfaces import DataError
 
 SHOWN = Shown((64, 64), "window", 1)
@@ -273,42 +269,6 @@ def test_sizes(root):
 def test_nothing_to_read(tmp_path):
     with pytest.raises(DataError, match="no such folder"):
         seen(tmp_path / "gone")
-
-
-class Fatal(Examiner):
-    """Ends its process for one file."""
-
-    def __call__(self, pair):
-        if pair.image == "images/2.png":
-            import os
-
-            os._exit(9)
-        return super().__call__(pair)
-
-
-def test_a_file_that_ends_its_process_is_named_and_the_others_are_read(root):
-    pairs = [Pair(str(n), f"images/{n}.png", "") for n in range(6)]
-    told = []
-    records = examine(Fatal(root, None), pairs, 2, told.append)
-    assert [bool(record.image) for record in records] == [True, True, False, True, True, True]
-    assert "ends the process" in records[2].problem
-    assert told[-1] == 6
-
-
-class Early(Fatal):
-    """Has ended the processes before the fourth file is given to them."""
-
-    def cost(self, pair):
-        if pair.key == "3":
-            for process in multiprocessing.active_children():
-                process.join()
-        return super().cost(pair)
-
-
-def test_processes_that_end_before_they_get_a_file(root):
-    pairs = [Pair(str(n), f"images/{n}.png", "") for n in range(6)]
-    records = examine(Early(root, None), pairs, 2, lambda done: None)
-    assert [bool(record.problem) for record in records] == [False, False, True, False, False, False]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

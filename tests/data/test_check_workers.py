@@ -1,5 +1,6 @@
 """The processes that read a data set for a survey."""
 
+import multiprocessing
 import os
 import select
 import signal
@@ -62,3 +63,45 @@ def test_readers_end_when_the_process_that_they_read_for_is_ended(tmp_path, numb
             signal.pidfd_send_signal(reader, signal.SIGKILL)
         os.close(reader)
     assert ended == [True, True]
+
+
+@pytest.fixture
+def six(tmp_path):
+    """A folder, and the pairs of its six images."""
+    for index in range(6):
+        save(tmp_path / f"{index}.png", noise(8, 8, seed=index))
+    return tmp_path, [Pair(str(index), f"{index}.png", "") for index in range(6)]
+
+
+class Fatal(Examiner):
+    """Ends its process for one file."""
+
+    def __call__(self, pair):
+        if pair.image == "2.png":
+            os._exit(9)
+        return super().__call__(pair)
+
+
+def test_a_file_that_ends_its_process_is_named_and_the_others_are_read(six):
+    root, pairs = six
+    told = []
+    records = examine(Fatal(root, None), pairs, 2, told.append)
+    assert [bool(record.image) for record in records] == [True, True, False, True, True, True]
+    assert "ends the process" in records[2].problem
+    assert told[-1] == 6
+
+
+class Early(Fatal):
+    """Has ended the processes before the fourth file is given to them."""
+
+    def cost(self, pair):
+        if pair.key == "3":
+            for process in multiprocessing.active_children():
+                process.join()
+        return super().cost(pair)
+
+
+def test_processes_that_end_before_they_get_a_file(six):
+    root, pairs = six
+    records = examine(Early(root, None), pairs, 2, lambda done: None)
+    assert [bool(record.problem) for record in records] == [False, False, True, False, False, False]

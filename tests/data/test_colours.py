@@ -1,13 +1,12 @@
 """Masks are read by their colours, whatever the kind of file they are saved as."""
 
-import struct
 import tracemalloc
-import zlib
 
 import numpy as np
 import pytest
 import tifffile
 from image_files import noise, save
+from image_writers import png
 from PIL import Image
 
 from hires.data.class_table import ClassTable
@@ -31,18 +30,9 @@ def table(classes=TABLE, ignored=(), unlisted="error", **more):
 
 def palette_png(path, indices, palette, bits=8, alpha=None):
     """A PNG of `bits` bits with the palette (colours, 3), and maybe the opacity of its entries."""
-    spread = (np.asarray(indices, np.uint8)[:, :, None] >> np.arange(bits - 1, -1, -1)) & 1
-    rows = np.packbits(spread.reshape(len(indices), -1).astype(bool), axis=1)
-
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", len(indices[0]), len(indices), bits, 3, 0, 0, 0)
-    parts = chunk(b"IHDR", header) + chunk(b"PLTE", np.asarray(palette, np.uint8).tobytes())
-    parts += chunk(b"tRNS", bytes(alpha)) if alpha else b""
-    pixels = zlib.compress(np.pad(rows, ((0, 0), (1, 0))).tobytes())
+    chunks = {b"tRNS": bytes(alpha)} if alpha else None
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + parts + chunk(b"IDAT", pixels) + chunk(b"IEND", b""))
+    path.write_bytes(png(np.asarray(indices, np.uint8), bits, np.asarray(palette), chunks=chunks))
     return path
 
 
@@ -204,9 +194,9 @@ def test_used_colours_are_those_of_the_palette(tmp_path, labels, kind):
     expected = {tuple(colour) for colour in COLOURS.tolist()}
     found = used_colours(tmp_path / f"a.{kind}")
     assert {(v >> 16, v >> 8 & 255, v & 255) for v in found[:, 1].tolist()} == expected
-    order, palette = palette_header(tmp_path / f"a.{kind}")
+    palette = palette_header(tmp_path / f"a.{kind}")
     listed = np.frombuffer(palette, np.uint8).reshape(-1, 3)[found[:, 0]]
-    assert (order, {tuple(colour) for colour in listed.tolist()}) == ("RGB", expected)
+    assert {tuple(colour) for colour in listed.tolist()} == expected
 
 
 def test_files_without_palette(tmp_path):

@@ -7,7 +7,7 @@ import imagecodecs
 import numpy as np
 import pydicom
 import pytest
-from image_cases import samples, smooth
+from image_arrays import samples, smooth
 from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.encaps import encapsulate
 from pydicom.pixels import apply_modality_lut

@@ -3,14 +3,9 @@
 import glob
 
 import pytest
+from image_files import touch
 
 from hires.data.globbing import Found
-
-
-def touch(root, *paths):
-    for path in paths:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).touch()
 
 
 @pytest.fixture

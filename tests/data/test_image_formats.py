@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from image_cases import H, W, all_cases, by_tifffile, samples
-from image_writers import by_pillow, png
+from image_arrays import H, W, samples
+from image_cases import all_cases
+from image_writers import by_pillow, by_tifffile, png
 
 from hires.data.images import image_info, read_image
 from hires.interfaces import Window

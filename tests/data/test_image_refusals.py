@@ -8,9 +8,10 @@ import cv2
 import numpy as np
 import pytest
 import tifffile
-from image_cases import all_cases, by_tifffile, samples, smooth
+from image_arrays import samples, smooth
+from image_cases import all_cases
 from image_files import noise, save
-from image_writers import by_pillow, chunk, png, tiff
+from image_writers import by_pillow, by_tifffile, chunk, png, tiff
 from PIL import Image, ImageCms
 
 from hires.data.formats import image_file

@@ -4,8 +4,8 @@ import io
 
 import numpy as np
 import pytest
-from image_cases import by_tifffile, samples
-from image_writers import bits_of, by_pillow, exif, png, tiff
+from image_arrays import samples
+from image_writers import bits_of, by_pillow, by_tifffile, exif, png, tiff
 from PIL import Image
 
 from hires.data.formats.image_file import tell_once

@@ -2,12 +2,11 @@
 
 import io
 import logging
-import struct
-import zlib
 
 import numpy as np
 import pytest
 from image_files import noise, save
+from image_writers import png
 from PIL import Image, ImageOps
 
 from hires.data.images import image_size, mask_bands, read_image
@@ -83,7 +82,7 @@ def test_16_bit_masks_keep_their_values(tmp_path, kind):
 
 @pytest.mark.parametrize("bits", [2, 4])
 def test_low_bit_gray_masks_are_not_stretched(tmp_path, bits):
-    (tmp_path / "a.png").write_bytes(_gray_png([[0, 1, 2, 3]], bits))
+    (tmp_path / "a.png").write_bytes(png(np.array([[0, 1, 2, 3]], np.uint8), bits))
     assert read_mask(tmp_path / "a.png").tolist() == [[0, 1, 2, 3]]
 
 
@@ -157,7 +156,7 @@ def test_what_is_no_image_is_named(tmp_path, read):
 
 def test_a_header_of_400_megapixels_is_read_without_decoding(tmp_path):
     path = tmp_path / "large.png"
-    path.write_bytes(_gray_png(np.zeros((20_000, 20_000 // 8), np.uint8), 1, width=20_000)[:-1000])
+    path.write_bytes(png(np.zeros((1, 1), np.uint8), 1, size=(20_000, 20_000)))
     assert image_size(path) == (20_000, 20_000)
 
 
@@ -166,19 +165,3 @@ def test_pillow_s_limit_on_pixels_does_not_hold_here(tmp_path, monkeypatch):
     path = save(tmp_path / "a.png", noise(40, 40, 1))
     assert read_mask(path).shape == read_image(path).shape[:2] == image_size(path) == (40, 40)
     assert Image.MAX_IMAGE_PIXELS == 100
-
-
-def _gray_png(rows, bits, width=None):
-    """A gray PNG of 1, 2 or 4 bits; `rows` are pixels, or packed bytes where `width` is given."""
-    rows = np.asarray(rows, np.uint8)
-    if width is None:
-        width = rows.shape[1]
-        spread = (rows[:, :, None] >> np.arange(bits - 1, -1, -1)) & 1
-        rows = np.packbits(spread.reshape(len(rows), -1).astype(bool), axis=1)
-
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", width, len(rows), bits, 0, 0, 0, 0)
-    pixels = zlib.compress(np.pad(rows, ((0, 0), (1, 0))).tobytes(), 1)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")

@@ -1,25 +1,22 @@
 """Text files of boxes are read as their format says; what is broken is named with its line."""
 
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
-from box_files import images, write
+from box_files import images, write, yolo_folder
 from image_files import noise, save
 from PIL import Image
 
-from hires.data.label_folder import XyxyFolder, YoloFolder
+from hires.data.label_folder import XyxyFolder
 from hires.interfaces import ConfigError, DataError, Window
 from hires.settings import SettingError
 
 
 @pytest.fixture
 def yolo(folder):
-    def make(**changes):
-        usual = {"images": "*.*", "labels": "*.txt", "classes": ("cat", "dog"), "splits": {}, "cache_gib": 0}
-        return YoloFolder(root=str(folder), **(usual | changes))
-
-    return make
+    return partial(yolo_folder, folder)
 
 
 @pytest.fixture
@@ -158,54 +155,6 @@ def test_absolute_corners_and_a_base(folder, xyxy):
     assert source.category_ids == (1, 2)
     with pytest.raises(DataError, match=r"a.txt: class 2 is none of cat, dog; 1 object\(s\)"):
         xyxy().source("train")
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("x.names", "cat\r\ndog \r\n\r\n"),
-        ("x.yaml", "names: [cat, dog]\ndownload: rm -rf x\n"),
-        ("x.yml", "names: {1: dog, 0: cat}"),
-        ("x.yml", "released: 2026-99-99\nnames: {1: dog, 0: cat}"),
-    ],
-)
-def test_files_of_names(folder, yolo, name, text):
-    images(folder, "a.png")
-    write(folder / "a.txt", "1 .5 .5 .2 .2")
-    write(folder / name, text)
-    source = yolo(classes=name).source("train")
-    assert dict(zip(source.classes, source.category_ids, strict=True)) == {"cat": 0, "dog": 1}
-    assert source.classes[source.objects(0)["labels"][0]] == "dog"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "names: 3", "a\n\nb", "a\na", "names: {a: 0}", "names: [\n", "names: [!!python/x y]"),
-        *("names: {0: a, 0: b}", "a: 1\na: 2\nnames: [b]", "names: {-1: a}", "names: {[0]: a}"),
-        *("n: &n [*n, *n]\nnames: [*n]", "n: &a [x, x]\nm: &b [*a, *a]\nnames: [*b]", "names: " + "[" * 10_000),
-        "names: [!!int " + "9" * 5000 + "]",
-    ],
-)
-def test_files_of_names_that_cannot_be_read(folder, yolo, text):
-    images(folder, "a.png")
-    write(folder / "a.txt", "")
-    ending = "yaml" if "names:" in text else "names"
-    write(folder / f"x.{ending}", text)
-    with pytest.raises(DataError, match=f"x.{ending}: "):
-        yolo(classes=f"x.{ending}").source("train")
-
-
-def test_names_are_looked_for(folder, yolo):
-    images(folder, "a.png")
-    write(folder / "a.txt", "1 .5 .5 .2 .2")
-    with pytest.raises(ConfigError, match=r"data.classes: got null.*which has none"):
-        yolo(classes=None).source("train")
-    write(folder / "cars.names", "car\nbus\n")
-    assert yolo(classes=None).source("train").classes == ("car", "bus")
-    write(folder / "data.yaml", "names: [car]")
-    with pytest.raises(ConfigError, match=r"which has cars.names, data.yaml"):
-        yolo(classes=None).source("train")
 
 
 def test_tables_in_the_settings(folder, yolo, caplog):

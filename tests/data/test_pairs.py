@@ -5,15 +5,10 @@ import logging
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from image_files import touch
 
 from hires.data.pairs import find_pairs, glob_regex, is_image_name, key_of
 from hires.interfaces import DataError
-
-
-def touch(root, *paths):
-    for path in paths:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).touch()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import openslide
 import pytest
 import tifffile
-from image_cases import samples, smooth
+from image_arrays import samples, smooth
 
 from hires.data.formats import slides
 from hires.data.images import image_info, read_image

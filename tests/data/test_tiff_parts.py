@@ -4,8 +4,8 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
-from image_cases import by_tifffile, cv2_reads, samples, smooth
-from image_writers import tiff
+from image_arrays import samples, smooth
+from image_writers import by_tifffile, cv2_reads, tiff
 from PIL import Image
 
 from hires.data.formats.tiff_segments import Segments

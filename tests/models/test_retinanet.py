@@ -87,6 +87,6 @@ def test_stages_cover_every_parameter(network):
 def test_boxes_and_anchors_stay_float32_under_autocast(network):
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
         outputs = network(torch.randn(1, 3, SIDE, SIDE))
-        (found,) = network.detect(outputs, (SIDE, SIDE), Choice())
+        (found,) = network.detect(outputs, (SIDE, SIDE), Choice(score=0.05, candidates=400, iou=0.6, most=100))
     assert outputs.logits.dtype == torch.bfloat16
     assert {t.dtype for t in (*outputs.anchors, found.boxes, found.scores)} == {torch.float32}

@@ -30,9 +30,7 @@ class ClassFacts:
     counts: dict[str, int]  # objects or pixels by split
     images: dict[str, int]  # images that show it, by split
     sizes: dict[str, float] = field(default_factory=dict)  # of objects: 5, 50, 95 % of the square root of the area
-    below: dict[str, float] = field(
-        default_factory=dict
-    )  # share of objects or pixels narrower than so many pixels
+    below: dict[str, float] = field(default_factory=dict)  # share narrower than so many pixels
     below_resized: float | None = None  # narrower than SMALL if images are resized to image_size
 
     def as_dict(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hires.data.formats.image_file import naming
-from hires.data.images import opened
+from hires.data.formats.pillow_files import opened
 from hires.interfaces import DataError
 
 _ENDINGS = {

@@ -10,7 +10,6 @@ import numpy as np
 from hires.data.checks.widths import BLOCK, LIMITS, narrow_pixels
 from hires.data.class_values import ClassValues
 from hires.data.colours import colour_bands, palette_header
-from hires.data.formats.image_file import naming
 from hires.data.images import mask_bands
 from hires.data.mask_folder import MaskFolder
 from hires.interfaces import IGNORE
@@ -103,12 +102,10 @@ def histogram(values: np.ndarray) -> np.ndarray:
 
 def _palette(file: Path, values: dict[int, int], is_colour: bool) -> dict[int, int] | None:
     """The colours of a palette, by their indices; only those that occur, as far as that is known."""
-    with naming(file):
-        header = palette_header(file)
-    if header is None:
+    palette = palette_header(file)
+    if palette is None:
         return None
-    step = len(header[0])
-    colours = [int.from_bytes(header[1][at : at + 3], "big") for at in range(0, len(header[1]), step)]
+    colours = [int.from_bytes(palette[at : at + 3], "big") for at in range(0, len(palette), 3)]
     if is_colour:
         return {index: colour for index, colour in enumerate(colours) if colour in values}
     return {index: colours[index] if index < len(colours) else 0 for index in sorted(values)}

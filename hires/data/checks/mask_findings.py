@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from hires.data.checks.examine import Record
 from hires.data.checks.finding import Finding, Place, Severity, findings_of, percent
 from hires.data.checks.mask_facts import MaskFacts
 from hires.data.checks.skipping import Fate
+from hires.data.class_table import ClassTable
 from hires.data.class_values import colour_text
 from hires.data.mask_folder import MaskFolder
 from hires.data.pairs import Pair
@@ -28,7 +27,7 @@ def mask_findings(
     settings: MaskFolder, pairs: Sequence[Pair], records: Sequence[Record], fate: Fate
 ) -> list[Finding]:
     """All about masks that lie in files of their own."""
-    both = list(zip(pairs, records, strict=True))
+    table, both = settings.table(), list(zip(pairs, records, strict=True))
     broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
     masks = [(pair, record, record.mask) for pair, record in both if record.mask is not None]
     return [
@@ -40,12 +39,12 @@ def mask_findings(
             broken,
         ),
         *_sizes(masks, fate),
-        *_palettes(masks, is_colour=settings.table().is_colour),
-        *_values(settings, masks),
+        *_palettes(masks, is_colour=table.is_colour),
+        *_values(settings, masks, is_colour=table.is_colour),
         *_soft(settings, masks),
-        *_empty(settings, masks),
-        *_folders(settings, pairs),
-        *class_files(settings, masks),
+        *_empty(table, masks),
+        *_folders(table, pairs),
+        *(_class_files(settings.root_path(), masks) if table.is_colour and masks else []),
     ]
 
 
@@ -89,16 +88,16 @@ def _palettes(masks: Masks, *, is_colour: bool) -> Iterator[Finding]:
         yield from findings_of("palette-masks", "info", text, advice, files)
 
 
-def _values(settings: MaskFolder, masks: Masks) -> Iterator[Finding]:
+def _values(settings: MaskFolder, masks: Masks, *, is_colour: bool) -> Iterator[Finding]:
     strange = [(pair, mask) for pair, _, mask in masks if mask.unlisted]
     if not strange:
         return
-    shown = colour_text if settings.table().is_colour else str
+    shown = colour_text if is_colour else str
     total = sum(mask.size[0] * mask.size[1] for _, _, mask in masks)
     off = sum(sum(mask.unlisted.values()) for _, mask in strange)
     places = [Place(pair.truth, _listed(mask, shown)) for pair, mask in strange]
     wrong, refused = off > _MOSTLY * total, settings.unlisted == "error"
-    kind = "colours" if settings.table().is_colour else "values"
+    kind = "colours" if is_colour else "values"
     text = f"{{n}} mask(s) hold {kind} that no class has: {percent(off / total)} of all pixels"
     fate = "" if refused else ", which are ignored"
     if wrong:
@@ -169,8 +168,7 @@ def _soft(settings: MaskFolder, masks: Masks) -> list[Finding]:
     return findings_of("soft-masks", "info", text, "nothing to do, if the threshold is what you want", places)
 
 
-def _empty(settings: MaskFolder, masks: Masks) -> list[Finding]:
-    table = settings.table()
+def _empty(table: ClassTable, masks: Masks) -> list[Finding]:
     empty = [
         Place(pair.truth, f"no pixel of {', '.join(table.names[index] for index in wanted)}")
         for pair, _, mask in masks
@@ -185,10 +183,9 @@ def _empty(settings: MaskFolder, masks: Masks) -> list[Finding]:
     )
 
 
-def _folders(settings: MaskFolder, pairs: Sequence[Pair]) -> list[Finding]:
-    named = settings.table().folders
+def _folders(table: ClassTable, pairs: Sequence[Pair]) -> list[Finding]:
     there = {part for pair in pairs for part in Path(pair.truth).parts[:-1]}
-    absent = [Place(folder) for folder in sorted(named - there)]
+    absent = [Place(folder) for folder in sorted(table.folders - there)]
     return findings_of(
         "folder-without-mask",
         "error",
@@ -198,15 +195,13 @@ def _folders(settings: MaskFolder, pairs: Sequence[Pair]) -> list[Finding]:
     )
 
 
-def class_files(settings: MaskFolder, masks: Masks) -> list[Finding]:
+def _class_files(root: Path, masks: Masks) -> list[Finding]:
     """JSON files in the root that list colours of classes which hardly a pixel has."""
-    if not settings.table().is_colour or not masks:
-        return []
     counts = Counter[int]()
     for _, _, mask in masks:
         counts.update(mask.values)
     total, places = sum(counts.values()), []
-    for file in sorted(settings.root_path().glob("*.json")):
+    for file in sorted(root.glob("*.json")):
         colours = _colours_in(file)
         share = sum(counts[colour] for colour in colours) / total
         if len(colours) > 1 and share < _MOSTLY:
@@ -224,8 +219,3 @@ def _colours_in(file: Path) -> set[int]:
     except (OSError, ValueError, RecursionError):
         return set()
     return {int(colour[1:], 16) for colour in _COLOUR.findall(text)}
-
-
-def class_pixels(masks: Sequence[MaskFacts], classes: int) -> np.ndarray:
-    """(classes,) int64 pixels of each class over some masks."""
-    return np.sum([mask.pixels for mask in masks], axis=0) if masks else np.zeros(classes, np.int64)

@@ -33,8 +33,7 @@ from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import SPLITS
-
-Size = tuple[int, int]
+from hires.ops.windows import Size
 
 
 class Shown(NamedTuple):
@@ -67,6 +66,7 @@ class Survey:
         known = [record.image for record in self.records if record.image is not None]
         sizes = sorted((facts.info.size for facts in known), key=lambda size: size[0] * size[1])
         low, high = (min(f.low for f in known), max(f.high for f in known)) if known else (None, None)
+        mean, deviation = _moments(known)
         return {
             "count": len(self.records),
             "read": len(known),
@@ -81,8 +81,8 @@ class Survey:
                 "largest": list(sizes[-1]) if sizes else None,
             },
             "range": [low, high],
-            "mean": _moments(known)[0],
-            "deviation": _moments(known)[1],
+            "mean": mean,
+            "deviation": deviation,
         }
 
 
@@ -119,7 +119,7 @@ def _of_labels(settings: PairedBoxes, shown: Shown, progress: Callable[[int, int
         if not any(record.label_problem for record in records):  # else that is why there are no classes
             own += object_findings(settings, None, training)
         return _made(settings, listing, records, [], "objects", None, shown, own)
-    things = things_of(objects, vocabulary, sizes_of(records), settings.table(), _ignored(settings))
+    things = things_of(objects, vocabulary, sizes_of(records), settings.table(), settings.ignore_classes)
     classes = classes_of_things(things, listing.splits, sizes_of(records), shown.image_size)
     own += [*object_findings(settings, things, training), *box_findings(settings, listing.pairs, things)]
     return _made(settings, listing, records, classes, "objects", things, shown, own)
@@ -132,7 +132,7 @@ def _of_lists(settings: BoxSettings, shown: Shown, progress: Callable[[int, int]
     if given.objects is not None:
         sizes = sizes_of(records)
         objects = given.objects.take(sizes[given.objects.images].all(axis=1))
-        things = things_of(objects, given.vocabulary, sizes, settings.table(), _ignored(settings))
+        things = things_of(objects, given.vocabulary, sizes, settings.table(), settings.ignore_classes)
         classes = classes_of_things(things, listing.splits, sizes, shown.image_size)
         training = listing.splits.get("train", [])
         own = [*object_findings(settings, things, training), *box_findings(settings, listing.pairs, things)]
@@ -213,10 +213,6 @@ def sizes_of(records: Sequence[Record]) -> np.ndarray:
     """(N, 2) int64 height and width of the images, 0 of those that could not be read."""
     sizes = [record.image.info.size if record.image is not None else (0, 0) for record in records]
     return np.array(sizes, np.int64).reshape(-1, 2)
-
-
-def _ignored(settings: BoxSettings) -> Sequence[int | str]:
-    return tuple(getattr(settings, "ignore_classes", ()))
 
 
 def _counted(values: Any) -> dict[str, int]:

@@ -42,9 +42,8 @@ def things_of(
 
     Raises SettingError for a table that the vocabulary contradicts.
     """
-    classes = BoxClasses(vocabulary, table, *([ignored] if ignored else []))
-    labels = classes.indexed(objects, "ignore", [])
-    ignores = classes.ignores(objects) if ignored else np.zeros(len(labels), bool)
+    classes = BoxClasses(vocabulary, table, ignored)
+    labels, ignores = classes.indexed(objects, "ignore", []), classes.ignores(objects)
     strange = (labels < 0) & ~ignores
     numbers = np.unique(objects.classes[strange]).tolist()
     others = {vocabulary.names.get(n, str(n)): objects.images[strange & (objects.classes == n)] for n in numbers}

@@ -149,8 +149,7 @@ def _by_libtiff(path: Path, number: int, size: tuple[int, int], orientation: int
         data = read_bytes(path)
         check_promise(path, size[0] * size[1], len(data), _RGB_RATIO)
         decoded = imagecodecs.tiff_decode(data, index=number, asrgb=True)
-        return part(
-            without_alpha(mirrored(decoded, orientation), 3), window
-        )  # libtiff mirrors, but swaps no sides
+        # libtiff mirrors, but swaps no sides
+        return part(without_alpha(mirrored(decoded, orientation), 3), window)
 
     return Picture("TIFF", size, np.dtype(np.uint8), 3, pixels, orientation)

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 
 from hires.ops.shapes import centred, clusters, recall, shapes_of
+from hires.ops.windows import Size
 from hires.settings import Bounds, SettingError, Settings
 
 log = logging.getLogger(__name__)
 
-Size = tuple[int, int]
 Factor = Annotated[float, Bounds(0.01)]
 
 

@@ -9,13 +9,12 @@ from torch import Tensor
 from torchvision.ops import batched_nms, clip_boxes_to_image, remove_small_boxes
 
 from hires.interfaces import Target
+from hires.ops.choices import Count, Share
 from hires.ops.dense import OFFSETS, DenseOutputs, split_levels
 from hires.ops.matching import match_anchors
 from hires.ops.two_stage import Drawn, Judged, draw, judged
 from hires.settings import Bounds, SettingError, Settings
 
-Share = Annotated[float, Bounds(0, 1)]
-Count = Annotated[int, Bounds(1)]
 SMALLEST = 1e-3  # side of a proposal, pixels
 
 

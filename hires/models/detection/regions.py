@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +13,12 @@ from torchvision.ops import MultiScaleRoIAlign, clip_boxes_to_image, remove_smal
 from hires.interfaces import Target
 from hires.models.network import Channels
 from hires.ops.boxes import Detections
+from hires.ops.choices import Count, Share
 from hires.ops.dense import Choice, candidates, suppressed
 from hires.ops.matching import match_anchors
 from hires.ops.two_stage import Drawn, Judged, draw, judged, labels_of
-from hires.settings import Bounds, Settings
+from hires.settings import Settings
 
-Share = Annotated[float, Bounds(0, 1)]
-Count = Annotated[int, Bounds(1)]
 CODER = BoxCoder((10.0, 10.0, 5.0, 5.0))
 SMALLEST = 1e-2  # side of a detection, pixels
 _POINTS = 2  # sampled in each direction of a cell of a region
