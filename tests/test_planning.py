@@ -11,8 +11,8 @@ from hires import planning
 from hires.examples import Examples
 from hires.interfaces import ConfigError, DataLimits, TrainingError
 from hires.measured_memory import Measured
+from hires.memory.allocator_settings import MIB
 from hires.memory.predictions import Shape
-from hires.memory.profile import MIB
 from hires.memory.simulate_values import SimulationError
 from hires.planning import PROBES, Planner
 from hires.visualize.text import size
