@@ -223,10 +223,7 @@ def _value(name: str, value: Any, hint: Any) -> Any:
         found = checked(value, hint)
     except ValueError:
         raise ValueError(f"{name}: got {value!r}, allowed: {describe(hint)}") from None
-    if (
-        name in _COUNTS
-        and found is not None
-        and any(count < 1 for count in (found if isinstance(found, tuple) else [found]))
-    ):
+    counts = found if isinstance(found, tuple) else (found,)
+    if name in _COUNTS and any(count is not None and count < 1 for count in counts):
         raise ValueError(f"{name}: got {value!r}, allowed: 1 and more")
     return found
