@@ -111,7 +111,7 @@ def _for_batch(plan: MemoryPlan, recipe: Recipe) -> MemoryPlan:
             f"batch_size={micro * recipe.processes}, or memory.scale_batch_size=true to let a plan raise it"
         )
     rungs = tuple(_for_batch(rung, recipe) for rung in plan.rungs)
-    return replace(plan, accumulation_steps=-(-max(share, micro) // micro), rungs=rungs)
+    return replace(plan, accumulation_steps=-(-share // micro), rungs=rungs)
 
 
 def enforced(recipe: Recipe, plan: MemoryPlan) -> int | None:
