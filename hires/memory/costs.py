@@ -38,3 +38,8 @@ _FREE = {_aten.empty, _aten.empty_like, _aten.empty_strided, _aten.detach, _aten
 def size_of(tensor: Tensor) -> int:
     """Bytes of a tensor's elements."""
     return tensor.numel() * tensor.element_size()
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether the elements lie side by side, in whatever order."""
+    return torch.ops.aten.is_non_overlapping_and_dense(tensor)

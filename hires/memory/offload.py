@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from hires.interfaces import ConfigError, TrainingError
-from hires.memory.costs import size_of
+from hires.memory.costs import is_dense, size_of
 from hires.memory.saved import Kept, is_parameter
 
 SMALLEST = 2**20  # bytes: less is not worth the way
@@ -45,7 +45,7 @@ class Offload(ABC):
 
     def _pack(self, tensor: Tensor) -> Stored | Kept:
         large = size_of(tensor) >= SMALLEST
-        if tensor.device == self.device and large and _is_dense(tensor) and not is_parameter(tensor):
+        if tensor.device == self.device and large and is_dense(tensor) and not is_parameter(tensor):
             return self.store(tensor)
         return Kept(tensor.detach())
 
@@ -162,11 +162,3 @@ def make_offload(device: torch.device, folder: str | Path | None) -> Offload | N
     if device.type == "cuda":
         return HostOffload(device)
     return DiskOffload(folder) if folder is not None else None
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether the elements lie side by side, in whatever order."""
-    if tensor.is_contiguous():
-        return True
-    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), tensor.size(dim)), reverse=True)
-    return tensor.permute(order).is_contiguous()
