@@ -2,11 +2,11 @@
 
 import logging
 import signal
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lightning_fabric import Fabric
 from omegaconf import DictConfig
@@ -63,7 +63,10 @@ def train(cfg: DictConfig) -> dict[str, Any]:
             if not ranks.main:
                 console = Terminal(quiet=True, force_terminal=False)
                 log_beside(ranks.rank)
-            return _train(cfg, recipe, resumed, fabric, ranks, console, lock)
+            with _stops_told():
+                ready = _made_ready(cfg, recipe, resumed, fabric, ranks, console, lock)
+            with closing(ready.prepared.trainer.reporter.journal):
+                return _trained(*ready)
     except Interrupted as stop:
         if ranks.main and stop.number == signal.SIGUSR1:
             if isinstance(stop, Unsaved):
@@ -73,7 +76,29 @@ def train(cfg: DictConfig) -> dict[str, Any]:
         raise
 
 
-def _train(
+class _Ready(NamedTuple):
+    """A training before its next step, and what it came from."""
+
+    cfg: DictConfig  # with what the plan has found
+    recipe: Recipe
+    source: ImageSource
+    prepared: Prepared
+    around: Surroundings
+    limit: Limit
+
+
+@contextmanager
+def _stops_told() -> Iterator[None]:
+    """Says that a signal has come before there was anything to save."""
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt) as stop:
+        name = stop if isinstance(stop, Interrupted) else signal.SIGINT.name
+        log.info("%s: stopped before the first step: there is nothing to save", name)
+        raise
+
+
+def _made_ready(
     cfg: DictConfig,
     recipe: Recipe,
     resumed: Path | None,
@@ -81,7 +106,7 @@ def _train(
     ranks: Ranks,
     console: Console,
     lock: RunLock,
-) -> dict[str, Any]:
+) -> _Ready:
     source = ranks.first_here(lambda: recipe.data.source("train"))
     ranks.by_main(lambda: check_images(source))
     resumed, run_dir = ranks.by_main(lambda: (resumed, lock.take(resumed or runs.new_run_dir(cfg.run_dir))))
@@ -109,8 +134,7 @@ def _train(
     observed = Observed()
     around = Surroundings(run_dir, console, ranks, fabric, gauge, checkpoint, normalization, observed)
     prepared = ranks.together(lambda: prepare(cfg, recipe, source, plan, around))
-    with closing(prepared.trainer.reporter.journal):
-        return _trained(cfg, recipe, source, prepared, around, limit)
+    return _Ready(cfg, recipe, source, prepared, around, limit)
 
 
 def _trained(

@@ -134,11 +134,12 @@ class Planner:
         """With what to fall back to, how evaluations are carried out, and why."""
         views, evaluation = self._evaluation(plan)
         measured = plan.measured.reserved if plan.measured else None
+        share = max(self.recipe.share, found.shape.micro_batch)  # which may have grown
         return replace(
             plan,
             evaluation_batch_size=views,
             evaluation=evaluation,
-            rungs=rungs_of(plan, self._share(found.shape.micro_batch), self._thriftiest(plan), self.least),
+            rungs=rungs_of(plan, share, self._thriftiest(plan), self.least),
             reasons=(
                 *why(found, measured, self.search.tried, self.shapes, self.budget, plan.margin or 0),
                 *self._about(evaluation, plan.image_size),
@@ -196,10 +197,6 @@ class Planner:
             return shapes(micro, sizes(aspect, self._first.stride, largest, coarse))
         return shapes(micro, [self.recipe.image_size])
 
-    def _share(self, micro_batch: int) -> int:
-        """Samples of a batch that one process has."""
-        return max(self.recipe.share, micro_batch)
-
     def _thriftiest(self, plan: MemoryPlan) -> dict[str, str]:
         """The policies by which a plan's step needs least."""
         found = self.search.smallest(Shape(plan.micro_batch_size, *plan.image_size))
@@ -220,7 +217,7 @@ class Planner:
         micro, recipe = plan.micro_batch_size, self.recipe
         batch = f"batch_size={micro * recipe.processes} " if micro > recipe.share else ""
         return (
-            f"{batch}micro_batch_size={plan.micro_batch_size} 'image_size=[{height},{width}]' "
+            f"{batch}micro_batch_size={micro} 'image_size=[{height},{width}]' "
             f"{as_override(self.short(plan.policies))}"
         )
 
@@ -278,7 +275,7 @@ class Planner:
         micro = found.shape.micro_batch
         plan = MemoryPlan(
             micro_batch_size=micro,
-            accumulation_steps=-(-self._share(micro) // micro),
+            accumulation_steps=-(-self.recipe.share // micro),
             image_size=(found.shape.height, found.shape.width),
             precision=self.recipe.trainer.precision,
             policies=self._named(found.policies),

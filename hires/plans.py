@@ -111,7 +111,7 @@ def _for_batch(plan: MemoryPlan, recipe: Recipe) -> MemoryPlan:
             f"batch_size={micro * recipe.processes}, or memory.scale_batch_size=true to let a plan raise it"
         )
     rungs = tuple(_for_batch(rung, recipe) for rung in plan.rungs)
-    return replace(plan, accumulation_steps=-(-max(share, micro) // micro), rungs=rungs)
+    return replace(plan, accumulation_steps=-(-share // micro), rungs=rungs)
 
 
 def enforced(recipe: Recipe, plan: MemoryPlan) -> int | None:
@@ -223,10 +223,7 @@ def _value(name: str, value: Any, hint: Any) -> Any:
         found = checked(value, hint)
     except ValueError:
         raise ValueError(f"{name}: got {value!r}, allowed: {describe(hint)}") from None
-    if (
-        name in _COUNTS
-        and found is not None
-        and any(count < 1 for count in (found if isinstance(found, tuple) else [found]))
-    ):
+    counts = found if isinstance(found, tuple) else (found,)
+    if name in _COUNTS and any(count is not None and count < 1 for count in counts):
         raise ValueError(f"{name}: got {value!r}, allowed: 1 and more")
     return found

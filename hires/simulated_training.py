@@ -136,7 +136,7 @@ class SimulatedTraining:
             clip=partial(self._simulation.repeated, "clip", self._clip),
             share=self._share(),
         )
-        self._simulation.repeated("average", partial(self._average.update, task, 1))
+        self._simulation.repeated("average", partial(self._average.update, 1))
 
     def _share(self) -> Share:
         if self.recipe.processes == 1:

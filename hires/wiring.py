@@ -14,7 +14,7 @@ from hires.engine.evaluate import FittingViews, as_it_is, evaluate
 from hires.engine.fabric import Place, scale_of
 from hires.engine.nonfinite import Guard
 from hires.engine.ranks import Alone, Ranks, Several
-from hires.engine.recovery import Ladder, Recovering
+from hires.engine.recovery import Averaging, Ladder, Recovering
 from hires.engine.sharded_share import ShardedShare
 from hires.engine.share import OfSeveral
 from hires.engine.step import Guarding, Share, Trust, Updater, Whole, train_step
@@ -63,10 +63,9 @@ def make_update(
     )
     share.on_strain = step.strained
     return Updater(
-        task=learner.task,
         step=step,
         schedule=schedule.step_update,
-        average=learner.average.update,
+        average=Averaging(learner.average),
         progress=learner.progress,
     )
 

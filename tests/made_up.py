@@ -4,10 +4,11 @@ import itertools
 import random
 from collections.abc import Callable
 
+from hires.memory.allocator_settings import MIB
 from hires.memory.policies import Policies, policies_of
 from hires.memory.predictions import Shape
-from hires.memory.profile import MIB, MemoryProfile
-from hires.memory.timeline import PARAMETERS, TEMPORARIES, Place, Timeline, Work
+from hires.memory.profile import MemoryProfile
+from hires.memory.timeline import PARAMETERS, TEMPORARIES, Place, Timeline
 from hires.memory.units import Unit
 
 SHARES = {"none": 1.0, "selective": 0.5, "full": 0.1}
@@ -42,22 +43,22 @@ class MadeUp:
         kept = {}
         for name in self.kept:
             place = Place("forward", name)
-            timeline.work[place] = Work(time=self.work[name] * shape.pixels)
+            timeline.work[place] = self.work[name] * shape.pixels
             timeline.passing(round(self.passing[name] * pixels), place, TEMPORARIES)
             kept[name] = timeline.add(round(self._share(policies, name) * self.kept[name] * pixels), place)
         for name in reversed(self.kept):
             share = 1 - self._share(policies, name)
             if share:
                 again = timeline.add(round(share * self.kept[name] * pixels), Place("recompute", name))
-                timeline.work[Place("recompute", name)] = Work(time=share * self.work[name] * shape.pixels)
+                timeline.work[Place("recompute", name)] = share * self.work[name] * shape.pixels
             place = Place("backward", name)
             timeline.passing(round(self.passing[name] * pixels), place, TEMPORARIES)
-            timeline.work[place] = Work(time=2 * self.work[name] * shape.pixels)
+            timeline.work[place] = 2 * self.work[name] * shape.pixels
             if share:
                 timeline.end(again)
             timeline.end(kept[name])
-        timeline.work[Place("update")] = Work(time=self.least_time)
-        timeline.work[Place("optimizer")] = Work(time=self.standing / MIB)
+        timeline.work[Place("update")] = self.least_time
+        timeline.work[Place("optimizer")] = self.standing / MIB
         most = timeline.peak()[0]
         return MemoryProfile("cpu", timeline, most, most, 10 * MIB)
 

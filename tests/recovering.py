@@ -11,7 +11,7 @@ from hires.engine.ema import make_average
 from hires.engine.fabric import make_fabric
 from hires.engine.progress import Progress
 from hires.engine.ranks import Alone
-from hires.engine.recovery import Ladder, Recovering
+from hires.engine.recovery import Averaging, Ladder, Recovering
 from hires.engine.share import OfSeveral
 from hires.engine.step import Updater, Whole, train_step
 from hires.engine.undo import Undo
@@ -91,10 +91,9 @@ class Run:
         )
         self.share.on_strain = self.recovering.strained
         self.update = Updater(
-            task=self.task,
             step=self.recovering,
             schedule=lambda step: None,
-            average=self.average.update,
+            average=Averaging(self.average),
             progress=self.progress,
         )
         self._apply(plan)

@@ -11,8 +11,8 @@ from hires import planning
 from hires.examples import Examples
 from hires.interfaces import ConfigError, DataLimits, TrainingError
 from hires.measured_memory import Measured
+from hires.memory.allocator_settings import MIB
 from hires.memory.predictions import Shape
-from hires.memory.profile import MIB
 from hires.memory.simulate_values import SimulationError
 from hires.planning import PROBES, Planner
 from hires.visualize.text import size
@@ -277,13 +277,16 @@ def test_evaluations_fit_too():
     assert Trainings.made.profile(Shape(2 * plan.evaluation_batch_size, 128, 128), "none").reserved > BUDGET
 
 
-def test_an_evaluation_that_does_not_fit_is_told(monkeypatch):
+@pytest.mark.parametrize("more", [(), ("image_size=auto", "memory.maximize=resolution")], ids=["given", "found"])
+def test_an_evaluation_that_does_not_fit_is_told(monkeypatch, more):
     large = MadeUp(2, lambda shape: 100.0)
     evaluation = lambda self, views: large.profile(Shape(views, 128, 128), "none")  # noqa: E731
     monkeypatch.setattr(Trainings, "_evaluation", evaluation)
-    plan = planner(*BATCH, "evaluation.batch_size=4").plan()
+    plan = planner(*BATCH, "evaluation.batch_size=4", *more, largest=(256, 256)).plan()
     assert plan.evaluation_batch_size == 1
-    assert "An evaluation of one window of 128 x 128 is predicted to reserve" in plan.reasons[-1]
+    window = "" if more else "128 x 128 "
+    assert f"An evaluation of one window of {window}" in plan.reasons[-1]
+    assert "is predicted to reserve" in plan.reasons[-1]
     assert "set a smaller evaluation.window" in plan.reasons[-1]
 
 
@@ -306,11 +309,3 @@ def test_what_a_plan_falls_back_to():
 def test_a_probe_that_fails_for_another_reason_is_no_answer():
     with pytest.raises(TrainingError, match="could not be tried out"):
         planner(*FINE, try_out=lambda plan: Measured()).plan()
-
-
-def test_an_evaluation_that_does_not_fit_at_a_size_that_was_found(monkeypatch):
-    large = MadeUp(2, lambda shape: 100.0)
-    evaluation = lambda self, views: large.profile(Shape(views, 128, 128), "none")  # noqa: E731
-    monkeypatch.setattr(Trainings, "_evaluation", evaluation)
-    plan = planner(*BATCH, "image_size=auto", "memory.maximize=resolution", largest=(256, 256)).plan()
-    assert "An evaluation of one window of" in plan.reasons[-1]

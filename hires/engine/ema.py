@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from timm.utils import ModelEmaV3
-from torch import nn
+from torch import Tensor, nn
 
 
 class Averaged(Protocol):
@@ -17,7 +17,11 @@ class Averaged(Protocol):
     def whole(self) -> AbstractContextManager[nn.Module]:
         """The task to evaluate, with all its weights for as long as this lasts."""
 
-    def update(self, task: nn.Module, step: int) -> None: ...
+    def averaged(self) -> list[Tensor]:
+        """The parameters that an update mixes with those of the task."""
+
+    def update(self, step: int) -> None:
+        """Takes in the weights of the task after a step."""
 
     def decay(self, step: int) -> float | None:
         """Share of the average that stays in this step; None: there is no average."""
@@ -39,7 +43,10 @@ class NoAverage:
     def decay(self, step: int) -> None:
         return None
 
-    def update(self, task: nn.Module, step: int) -> None:
+    def averaged(self) -> list[Tensor]:
+        return []
+
+    def update(self, step: int) -> None:
         pass
 
     def state_dict(self) -> None:
@@ -66,8 +73,11 @@ class ExponentialAverage:
     def decay(self, step: int) -> float:
         return self._average.get_decay(step)
 
-    def update(self, task: nn.Module, step: int) -> None:
-        self._average.update(task, step=step)
+    def averaged(self) -> list[Tensor]:
+        return list(self.module.parameters())
+
+    def update(self, step: int) -> None:
+        self._average.update(self._task, step=step)
 
     def state_dict(self) -> dict[str, Any]:
         return self.module.state_dict()

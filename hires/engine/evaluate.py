@@ -38,7 +38,7 @@ def evaluate(
     task: Any,
     source: ImageSource,
     evaluator: Evaluator,
-    views: "Views | FittingViews",
+    views: "FittingViews",
     *,
     place: Callable[[Batch], Batch] = lambda batch: batch,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
@@ -56,7 +56,6 @@ def evaluate(
     half of a share. `notes` are taken beside the metrics. Raises TrainingError when memory runs out with one view
     at a time, and Interrupted when `stopping` asks for the end, at which every forward pass looks.
     """
-    fitting = views if isinstance(views, FittingViews) else FittingViews(views)
     training = task.training
     task.eval()
     evaluator.reset()
@@ -68,9 +67,9 @@ def evaluate(
 
     try:
         share = range(ranks.rank, len(source), ranks.size)
-        for index, image, target in _images(source, share, len(share) // 2 if skip else 0, fitting.views):
+        for index, image, target in _images(source, share, len(share) // 2 if skip else 0, views.views):
             parts_of = partial(predict, task, image, place=looked, autocast=autocast, settle=settle)
-            for part in fitting.parts(parts_of, image.shape[:2]):
+            for part in views.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
                 notes.update(index, part, target)
             progress(min(index + ranks.size, len(source)), len(source))

@@ -18,13 +18,11 @@ class Gauge:
     """Measures from its beginning to the end of the third step; None is what was not, or cannot be, measured.
 
     On the CPU what is reserved is the growth of the process; only a profiler sees what is allocated there.
+    `before`: bytes of the process to count from; None: those when it begins. `context`: what CUDA takes beside its
+    allocator. `limit`: bytes that the process is held to.
     """
 
     def __init__(self, accelerator: str, *, before: int | None = None, context: int = 0, limit: int | None = None):
-        """`before`: bytes of the process to count from; None: those when it begins.
-
-        `context`: what CUDA takes beside its allocator. `limit`: bytes that the process is held to.
-        """
         self.allocated: int | None = None
         self.reserved: int | None = None
         self._cuda = accelerator != "cpu" and torch.cuda.is_available()

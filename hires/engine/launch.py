@@ -35,7 +35,7 @@ def processes_here(trainer: TrainerSettings) -> int:
     """Processes of a training on this machine."""
     if trainer.devices != "auto":
         return trainer.devices
-    started = _started_by_torchrun() or _started_by_slurm()  # torchrun may be a task of SLURM
+    started = started_from_outside()
     if started:
         return started["here"]
     cuda = trainer.accelerator != "cpu" and torch.cuda.is_available()
@@ -75,8 +75,8 @@ def launch(trainer: TrainerSettings) -> tuple[Fabric | None, Ranks]:
 
 
 def _launched(trainer: TrainerSettings, accelerator: str, here: int) -> tuple[Fabric, Others | None]:
-    outside = _started_by_torchrun() or _started_by_slurm()
-    environment = None if outside else LightningEnvironment()  # also in a job of SLURM that is one process
+    # also in a job of SLURM that is one process
+    environment = None if started_from_outside() else LightningEnvironment()
     strategy = DDPStrategy(
         process_group_backend=_BACKENDS[accelerator],
         timeout=timedelta(minutes=trainer.timeout),
@@ -110,9 +110,9 @@ def _unfit(error: Exception) -> ConfigError:
     return ConfigError(f"trainer.devices: {' '.join(str(error).split())}")
 
 
-def started_from_outside() -> bool:
-    """Whether torchrun or SLURM has started the processes, this one among them."""
-    return bool(_started_by_torchrun() or _started_by_slurm())
+def started_from_outside() -> dict[str, int]:
+    """Processes here and in all that torchrun or SLURM has started, this one among them; empty if neither has."""
+    return _started_by_torchrun() or _started_by_slurm()  # torchrun may be a task of SLURM
 
 
 def _started_by_torchrun() -> dict[str, int]:
@@ -132,7 +132,7 @@ def _started_by_slurm() -> dict[str, int]:
 
 
 def _check_started(here: int, num_nodes: int) -> None:
-    started = _started_by_torchrun() or _started_by_slurm()
+    started = started_from_outside()
     if started and started["all"] != here * num_nodes:
         raise ConfigError(
             f"trainer.devices: got {here} on {num_nodes} machines (trainer.num_nodes), but {started['all']} "

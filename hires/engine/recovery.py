@@ -14,10 +14,11 @@ from typing import Any
 from torch import Tensor
 
 from hires.engine.display import ALIKE
+from hires.engine.ema import Averaged
 from hires.engine.progress import Progress
-from hires.engine.shortage import Shortage, attempt, release
-from hires.engine.undo import Undo
-from hires.interfaces import CommonError, MemoryPlan, Sample
+from hires.engine.shortage import Shortage, attempt, in_two_tries, release
+from hires.engine.undo import Unchanged, Undo
+from hires.interfaces import CommonError, MemoryPlan, Sample, TrainingError
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +156,29 @@ class Recovering:
             f"({shortage.reason}); resume=RUN goes on from the last checkpoint, with a smaller "
             "micro_batch_size if it happens again"
         )
+
+
+class Averaging:
+    """Averages weights after a step; when memory runs out in that, once more with what nobody holds released.
+
+    The step itself is done by then and cannot be undone. Processes do not tell each other: what each averages is
+    its own.
+    """
+
+    def __init__(self, average: Averaged):
+        self.average = average
+
+    def __call__(self, step: int) -> None:
+        """Raises TrainingError where the second try lacks memory, or the first one has changed some weights."""
+        shortage, done = in_two_tries(partial(self.average.update, step), Unchanged(self.average.averaged()))
+        if not done and shortage is not None:
+            raise TrainingError(
+                f"step {step}: out of memory while the weights were averaged ({shortage.reason}); resume=RUN goes "
+                "on from the last checkpoint, with a smaller micro_batch_size if it happens again"
+            )
+        if shortage is not None:
+            what = "step %d: out of memory while the weights were averaged (%s); done in a second try"
+            log.warning(what, step, shortage.reason)
 
 
 def described(plan: MemoryPlan) -> str:

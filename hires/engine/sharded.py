@@ -152,11 +152,15 @@ class ShardedAverage:
         return self._average.decay(step)
 
     @torch.no_grad()
-    def update(self, task: nn.Module, step: int) -> None:
+    def averaged(self) -> list[Tensor]:
+        return [_local(part) for part in self._parts.values()]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
         decay = self.decay(step)
         if decay is None:
             return
-        theirs = task.state_dict()
+        theirs = self._task.state_dict()
         floats: list[tuple[Tensor, Tensor]] = []
         for name, own in self._state().items():
             one, other = _local(own), _local(theirs[name])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hires.engine.buckets import Buckets
 from hires.engine.ranks import Several
-from hires.engine.shortage import CommonShortage, Shortage, attempt, release
+from hires.engine.shortage import CommonShortage, Shortage, attempt, in_two_tries
 from hires.engine.step import Losses, Normalizers, Whole
 from hires.engine.undo import Unchanged, UpdateNote
 from hires.interfaces import CommonError
@@ -85,14 +85,14 @@ class OfSeveral:
         """How it went here, and what it lacked at first."""
         gradients = Unchanged(p.grad for p in self.parameters if p.grad is not None)
         note = UpdateNote(self.optimizer)
-        before, done = _twice(clip, gradients)
+        before, done = in_two_tries(clip, gradients)
         if not done:
             return UNTOUCHED, before
 
         def untouched() -> bool:
             return not note.has_begun
 
-        shortage, done = _twice(step, untouched, note.restore)
+        shortage, done = in_two_tries(step, untouched, note.restore)
         if done:
             return (STRAINED if shortage or before else DONE), shortage or before
         return (UNTOUCHED if untouched() else TORN), shortage
@@ -141,20 +141,3 @@ def _ready(accumulate: Callable[[], Losses], parameters: list[Tensor]) -> Ready:
     totals = torch.stack(list(losses.values()))
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     return Ready(tuple(losses), totals, has_gradient, Buckets([*gradients, totals]))
-
-
-def _twice(
-    run: Callable[[], Any], untouched: Callable[[], bool], restore: Callable[[], None] = lambda: None
-) -> tuple[Shortage | None, bool]:
-    """Runs once more when memory ran out before anything was changed: what nobody holds is free by then.
-
-    The first shortage, and whether it is done.
-    """
-    first = attempt(run)
-    if not isinstance(first, Shortage):
-        return None, True
-    if not untouched():
-        return first, False
-    restore()
-    release()
-    return first, not isinstance(attempt(run), Shortage)

@@ -3,7 +3,7 @@
 import gc
 import textwrap
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -37,6 +37,23 @@ def attempt(run: Callable[[], Result]) -> Result | Shortage:
         reason = _reason(error)
         _let_go(error)
     return Shortage(reason)
+
+
+def in_two_tries(
+    run: Callable[[], Any], untouched: Callable[[], bool], restore: Callable[[], None] = lambda: None
+) -> tuple[Shortage | None, bool]:
+    """Runs once more when memory ran out before anything was changed: what nobody holds is free by then.
+
+    The first shortage, and whether it is done.
+    """
+    first = attempt(run)
+    if not isinstance(first, Shortage):
+        return None, True
+    if not untouched():
+        return first, False
+    restore()
+    release()
+    return first, not isinstance(attempt(run), Shortage)
 
 
 def release() -> None:

@@ -196,19 +196,17 @@ class Updater:
     def __init__(
         self,
         *,
-        task: Any,
         step: Callable[[list[Sample]], Losses],
         schedule: Callable[[int], None],
-        average: Callable[[Any, int], None],
+        average: Callable[[int], None],
         progress: Progress,
     ):
-        self.task, self.step, self.schedule, self.average = task, step, schedule, average
-        self.progress = progress
+        self.step, self.schedule, self.average, self.progress = step, schedule, average, progress
 
     def __call__(self, samples: list[Sample]) -> Losses:
         losses = self.step(samples)
         self.progress.step += 1
         self.schedule(self.progress.step)
         if losses:
-            self.average(self.task, self.progress.step)
+            self.average(self.progress.step)
         return losses

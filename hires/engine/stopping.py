@@ -28,8 +28,8 @@ class Stopping:
     together, and to `look` as often as each likes.
     """
 
-    def __init__(self, ranks: Ranks | None = None, apart: float | None = None):
-        self.ranks, self.apart = ranks or Alone(), APART if apart is None else apart
+    def __init__(self, ranks: Ranks | None = None):
+        self.ranks = ranks or Alone()
         self.signal = 0  # that this process has got; 0: none
         self._notice: _Notice | None = None
         self._listener: _Listener | None = None
@@ -38,7 +38,7 @@ class Stopping:
         if self.ranks.size > 1:
             self._notice = _Notice(self.ranks)
         if threading.current_thread() is threading.main_thread():
-            self._listener = _Listener(self._came, self.apart)
+            self._listener = _Listener(self._came)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -84,8 +84,8 @@ class _Listener:
     other processes hang. The terminal has no cursor while there is a progress line: it gets it back.
     """
 
-    def __init__(self, came: Any, apart: float):
-        self.came, self.apart = came, apart
+    def __init__(self, came: Any):
+        self.came = came
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._thread = threading.Thread(target=self._count, name="signals", daemon=True)
@@ -117,7 +117,7 @@ class _Listener:
                     continue
                 if first is None:
                     first = time.monotonic()
-                elif time.monotonic() - first >= self.apart and number != signal.SIGUSR1:
+                elif time.monotonic() - first >= APART and number != signal.SIGUSR1:
                     _give_terminal_back()
                     os._exit(128 + number)
 

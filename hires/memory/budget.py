@@ -1,6 +1,7 @@
 """How much memory a training may take: a size, or a share of what is free."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -38,22 +39,38 @@ def budget_bytes(said: str | float, device: str) -> int:
     return int(share * free_on_cpu())
 
 
-def free_on_cpu() -> int:
-    """Bytes that this process may still take: of the machine, or of its control group if that has less."""
-    available = _number_in("/proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024)
-    limit = _number_in("/sys/fs/cgroup/memory.max", r"(\d+)", 1)
-    used = _number_in("/sys/fs/cgroup/memory.current", r"(\d+)", 1)
+def free_on_cpu(system: Path = Path("/")) -> int:
+    """Bytes that this process may still take: of the machine, or of a control group (v2) if that has less.
+
+    Pages of files that nobody has used lately count as free, as in the kernel's own estimate. `system` is where
+    /proc and /sys are.
+    """
+    available = _number_in(system / "proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024)
     left = [available] if available is not None else []
-    if limit is not None and used is not None:
-        left.append(max(0, limit - used))
+    for group in _groups(system):
+        limit, used = (_number_in(group / name, r"(\d+)") for name in ("memory.max", "memory.current"))
+        if limit is not None and used is not None:
+            idle = _number_in(group / "memory.stat", r"(?m)^inactive_file (\d+)") or 0
+            left.append(max(0, limit - used + idle))
     if not left:
         raise ConfigError("memory.budget: how much memory is free cannot be told here; give a size (8GiB)")
     return min(left)
 
 
-def _number_in(path: str, pattern: str, unit: int) -> int | None:
+def _groups(system: Path) -> Iterator[Path]:
+    """The control group of this process and those around it; in a container, the root is its own."""
+    root = system / "sys/fs/cgroup"
     try:
-        match = re.search(pattern, Path(path).read_text())
+        match = re.search(r"(?m)^0::/(.*)$", (system / "proc/self/cgroup").read_text())
+    except OSError:
+        match = None
+    inner = root / match[1] if match else root
+    return (group for group in (inner, *inner.parents) if group.is_relative_to(root))
+
+
+def _number_in(path: Path, pattern: str, unit: int = 1) -> int | None:
+    try:
+        match = re.search(pattern, path.read_text())
     except OSError:
         return None
     return int(match[1]) * unit if match else None

@@ -10,7 +10,7 @@ from hires.ops.process_memory import give_back, limit_data, set_limit, vm_data
 
 
 class Limit:
-    """What this process may reserve, bytes, on a type of device; None: as much as there is.
+    """What this process may reserve, bytes, on a type of device; None: as much as there is. A context manager.
 
     On the CPU beyond what it has when this is made, with imports done and data opened.
     """
@@ -24,26 +24,20 @@ class Limit:
         self.before = vm_data()
         self._old: int | None = None
 
-    def begin(self) -> None:
+    def __enter__(self) -> Self:
         if self.most is None:
-            return
+            return self
         if self.cuda:
             total = torch.cuda.mem_get_info()[1]
             torch.cuda.set_per_process_memory_fraction(min(1.0, max(0, self.most - CONTEXT["cuda"]) / total))
         elif self.before is not None:
             self._old = limit_data(self.before + self.most)
+        return self
 
-    def end(self) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self.most is None:
             return
         if self.cuda:
             torch.cuda.set_per_process_memory_fraction(1.0)
         elif self._old is not None:
             set_limit(self._old)
-
-    def __enter__(self) -> Self:
-        self.begin()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.end()

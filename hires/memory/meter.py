@@ -11,7 +11,7 @@ from torch.profiler import record_function
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hires.memory.costs import work
-from hires.memory.timeline import WORKSPACE, Block, Place, Timeline, Work
+from hires.memory.timeline import WORKSPACE, Block, Place, Timeline
 from hires.ops.nested import leaves
 
 
@@ -112,7 +112,7 @@ class Recorder(LivePeak):
         timeline.arrive(place)
         result = super().__torch_dispatch__(function, (), args, kwargs)
         done = work(function, args, kwargs, result, self._device)
-        timeline.work[place] = timeline.work.get(place, Work()) + done
+        timeline.work[place] = timeline.work.get(place, 0.0) + done
         extra = self._workspace(function, args, result) if self._workspace else 0
         if extra:
             timeline.passing(extra, place, WORKSPACE)

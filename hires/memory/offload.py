@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from hires.interfaces import ConfigError, TrainingError
+from hires.memory.costs import is_dense, size_of
 from hires.memory.saved import Kept, is_parameter
 
 SMALLEST = 2**20  # bytes: less is not worth the way
@@ -43,8 +44,8 @@ class Offload(ABC):
         return self  # copies of a module share the place
 
     def _pack(self, tensor: Tensor) -> Stored | Kept:
-        large = tensor.numel() * tensor.element_size() >= SMALLEST
-        if tensor.device == self.device and large and _is_dense(tensor) and not is_parameter(tensor):
+        large = size_of(tensor) >= SMALLEST
+        if tensor.device == self.device and large and is_dense(tensor) and not is_parameter(tensor):
             return self.store(tensor)
         return Kept(tensor.detach())
 
@@ -63,7 +64,7 @@ class OnDisk(Stored):
     def __init__(self, tensor: Tensor, folder: Path):
         with tempfile.NamedTemporaryFile(dir=folder, prefix="hires-offload-") as file:
             if hasattr(os, "posix_fallocate"):  # a mapping that finds the disk full later ends the process
-                os.posix_fallocate(file.fileno(), 0, tensor.numel() * tensor.element_size())
+                os.posix_fallocate(file.fileno(), 0, size_of(tensor))
             flat = torch.from_file(file.name, shared=True, size=tensor.numel(), dtype=tensor.dtype)
         self._stored = flat.as_strided(tensor.size(), tensor.stride()).copy_(tensor.detach())
 
@@ -161,11 +162,3 @@ def make_offload(device: torch.device, folder: str | Path | None) -> Offload | N
     if device.type == "cuda":
         return HostOffload(device)
     return DiskOffload(folder) if folder is not None else None
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether the elements lie side by side, in whatever order."""
-    if tensor.is_contiguous():
-        return True
-    order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), tensor.size(dim)), reverse=True)
-    return tensor.permute(order).is_contiguous()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hires.memory.meter import Recorder
-from hires.memory.timeline import Block, Place, Work
+from hires.memory.timeline import Block, Place
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Passage:
     events: int
     blocks: list[Block]
     places: list[tuple[int, Place]]
-    work: dict[Place, Work]
+    work: dict[Place, float]
     end: Place
 
     def repeat(self, recorder: Recorder) -> None:
@@ -25,7 +25,7 @@ class Passage:
         timeline.blocks += [_moved(block, first) for block in self.blocks]
         timeline.events += self.events
         for place, done in self.work.items():
-            timeline.work[place] = timeline.work.get(place, Work()) + done
+            timeline.work[place] = timeline.work.get(place, 0.0) + done
         recorder.place = self.end
 
 
@@ -58,7 +58,7 @@ def _recorded(run: Callable[[], Any], recorder: Recorder) -> Passage | None:
     finally:
         done, timeline.work = timeline.work, work
         for place, some in done.items():
-            work[place] = work.get(place, Work()) + some
+            work[place] = work.get(place, 0.0) + some
     made, events = timeline.blocks[blocks:], timeline.events - first
     if events != 2 * len(made) or any(block.died is None for block in made):
         return None

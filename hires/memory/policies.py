@@ -128,5 +128,6 @@ def _range(stage: str, first: int, count: int) -> str:
 
 def as_override(said: Policies) -> str:
     """Policies as they are given on the command line."""
-    text = said if isinstance(said, str) else "{" + ", ".join(f"{name}: {p}" for name, p in said.items()) + "}"
-    return f"{KEY}={text}" if isinstance(said, str) else f"'{KEY}={text}'"
+    if isinstance(said, str):
+        return f"{KEY}={said}"
+    return f"'{KEY}={{{', '.join(f'{name}: {policy}' for name, policy in said.items())}}}'"

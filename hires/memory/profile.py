@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hires.memory.allocator import DEFAULTS, FREE, AllocatorSettings, replay
+from hires.memory.allocator_settings import MIB
 from hires.memory.timeline import WORKSPACE, Place, Timeline
 
-MIB = 2**20
 CONTEXT = {"cuda": 512 * MIB, "cpu": 40 * MIB}
 """Bytes that a process takes beside its allocator, an allowance.
 
@@ -70,14 +70,14 @@ class MemoryProfile:
         """What the phases of the step take, or all but recomputation, in units of the time that a flop takes."""
         work = self.timeline.work.items()
         return sum(
-            w.time for place, w in work if (place.phase in phases if phases else place.phase != "recompute")
+            time for place, time in work if (place.phase in phases if phases else place.phase != "recompute")
         )
 
     def recomputed(self) -> dict[str | None, float]:
         """The share of the step's compute that is done again, by unit."""
         whole = self.compute()
-        again = {place.unit: work for place, work in self.timeline.work.items() if place.phase == "recompute"}
-        return {unit: work.time / whole for unit, work in again.items()} if whole else {}
+        again = {place.unit: time for place, time in self.timeline.work.items() if place.phase == "recompute"}
+        return {unit: time / whole for unit, time in again.items()} if whole else {}
 
 
 def profile_of(timeline: Timeline, device: str, settings: AllocatorSettings = DEFAULTS) -> MemoryProfile:

@@ -7,7 +7,6 @@ import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partialmethod
 from inspect import Parameter, signature
 from typing import Any
 from unittest.mock import patch
@@ -15,20 +14,17 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from torch.autograd.function import FunctionCtx
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from hires.memory.allocator import DEFAULTS, AllocatorSettings
 from hires.memory.meter import Recorder, Workspace
 from hires.memory.passages import Passages
 from hires.memory.profile import MemoryProfile, profile_of
-from hires.memory.simulate_backward import MATERIALIZE, SavedTensors, Walk
+from hires.memory.simulate_places import Following
 from hires.memory.simulate_surroundings import patches, uncollected
 from hires.memory.simulate_types import as_kernels
 from hires.memory.simulate_values import SimulationError, UnknownNumber, Values
-from hires.memory.timeline import AVERAGE, GRADIENTS, PARAMETERS, STATE, Place, Timeline
+from hires.memory.timeline import AVERAGE, GRADIENTS, PARAMETERS, STATE, Timeline
 from hires.memory.units import Unit
-from hires.ops.nested import leaves
 
 
 def simulate(
@@ -177,8 +173,13 @@ class Simulation:
         # gradients that are there before the step; nothing here keeps them
         recorder.give((p.grad for p in self.module.parameters() if p.grad is not None), GRADIENTS)
         recorder.timeline.start = recorder.timeline.events
-        self._recorder = recorder
-        with uncollected(), self._values.afresh(), self.active(), recorder, _Following(self, recorder).within():
+        with (
+            uncollected(),
+            self._values.afresh(),
+            self.active(),
+            recorder,
+            Following(self.module, self.units, recorder).within(),
+        ):
             try:
                 step()
             except UnknownNumber:
@@ -205,84 +206,3 @@ def _check_step(optimizer: torch.optim.Optimizer) -> None:
             f"the step of {type(optimizer).__name__} needs a {needed[0]} that runs forward and backward again, as "
             "often as the numbers ask for; simulate the step with another optimizer, such as AdamW"
         )
-
-
-class _Following:
-    """Tells a recorder where the step is, and runs backward."""
-
-    def __init__(self, simulation: Simulation, recorder: Recorder):
-        self._module, self._units, self._recorder = simulation.module, simulation.units, recorder
-        self._ranges: list[tuple[int, int, str]] = []  # of the numbers of nodes that units make, as they end
-        self._saved = SavedTensors()
-
-    @contextmanager
-    def within(self) -> Iterator[None]:
-        handles: list[Any] = []
-        try:
-            handles.append(self._module.register_forward_pre_hook(self._to("forward")))
-            handles.append(register_optimizer_step_pre_hook(self._to("optimizer")))
-            handles.append(register_optimizer_step_post_hook(self._to("update")))
-            for unit in self._units:
-                for name in unit.modules:
-                    handles += self._follow(self._module.get_submodule(name), unit.name)
-            with (
-                patch.object(torch.autograd, "backward", self._backward),
-                patch.object(FunctionCtx, "set_materialize_grads", partialmethod(setattr, MATERIALIZE)),
-                self._saved.counted(),
-            ):
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def _to(self, phase: str) -> Callable[..., None]:
-        def hook(*_: Any) -> None:
-            self._recorder.place = Place(phase)
-
-        return hook
-
-    def _follow(self, module: nn.Module, unit: str) -> list[Any]:
-        entered: list[tuple[Place, int]] = []
-
-        def enter(_: Any, args: Any, kwargs: Any) -> None:
-            entered.append((self._recorder.place, torch.autograd._get_sequence_nr()))
-            self._recorder.place = Place(self._recorder.place.phase, unit)
-            if self._recorder.place.phase == "forward":
-                self._recorder.use(leaves((args, kwargs), Tensor), unit)
-
-        def leave(*_: Any) -> None:
-            self._recorder.place, first = entered.pop()
-            self._ranges.append((first, torch.autograd._get_sequence_nr(), unit))
-
-        return [module.register_forward_pre_hook(enter, with_kwargs=True), module.register_forward_hook(leave)]
-
-    def _backward(
-        self,
-        tensors: Any,
-        grad_tensors: Any = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        *_: Any,
-        inputs: Any = None,
-    ) -> None:
-        """Stands in for torch.autograd.backward."""
-        if create_graph or inputs is not None:
-            raise SimulationError("a backward with create_graph or inputs cannot be simulated")
-        roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-        if any(root.grad_fn is None for root in roots):
-            raise SimulationError("a backward from a tensor that nothing trainable made cannot be simulated")
-        given = [grad_tensors] if isinstance(grad_tensors, Tensor) else list(grad_tensors or [None] * len(roots))
-        left = (lambda *_: None) if retain_graph else self._saved.forget
-        self._recorder.place = Place("backward")
-        with torch.no_grad(), patch.object(torch._C, "_current_graph_task_id", lambda: id(roots)):
-            gradients = [torch.ones_like(t) if g is None else g for t, g in zip(roots, given, strict=True)]
-            Walk(roots, gradients, self._arrive, left, self._given).run()
-        self._recorder.place = Place("update")
-
-    def _arrive(self, node: Any) -> None:
-        number = node._sequence_nr()
-        unit = next((unit for first, end, unit in self._ranges if first <= number < end), None)
-        self._recorder.place = Place("backward", unit)
-
-    def _given(self, gradient: Tensor) -> None:
-        self._recorder.give([gradient], GRADIENTS)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from hires.memory.costs import is_dense
 from hires.memory.simulate_values import SimulationError
 
 MATERIALIZE = "_hires_materialize"  # of a node of the user's: whether it is to be given zeros for nothing
@@ -207,17 +208,12 @@ def _fitted(gradient: Tensor | None, wanted: Any) -> Tensor | None:
 def _is_only(tensor: Tensor) -> bool:
     """Whether nobody else uses a tensor's memory."""
     alone = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) <= 2 and sys.getrefcount(tensor) <= 3
-    return alone and _is_dense(tensor)
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether the elements lie side by side, in whatever order."""
-    return torch.ops.aten.is_non_overlapping_and_dense(tensor)
+    return alone and is_dense(tensor)
 
 
 def _lies_as(gradient: Tensor, variable: Tensor) -> bool:
     """Whether a gradient can be that of a variable as it lies in memory."""
-    if not _is_dense(variable):
+    if not is_dense(variable):
         return gradient.is_contiguous()
     lengths = zip(variable.shape, gradient.stride(), variable.stride(), strict=True)
     return all(one == other for size, one, other in lengths if size != 1)

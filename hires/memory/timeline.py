@@ -44,25 +44,13 @@ class Block:
     user: str | None = None  # the first other unit that is given it
 
 
-@dataclass(slots=True)
-class Work:
-    """What kernels do."""
-
-    flops: int = 0  # of convolutions, matrix products and attention
-    moved: int = 0  # bytes read and written
-    time: float = 0.0  # in units of the time that a flop takes
-
-    def __add__(self, other: "Work") -> "Work":
-        return Work(self.flops + other.flops, self.moved + other.moved, self.time + other.time)
-
-
 @dataclass
 class Timeline:
     """The blocks of a step; events are their births and deaths, counted from 0."""
 
     blocks: list[Block] = field(default_factory=list)
     places: list[tuple[int, Place]] = field(default_factory=list)  # from which event on the step is there
-    work: dict[Place, Work] = field(default_factory=dict)
+    work: dict[Place, float] = field(default_factory=dict)  # of kernels, in units of the time that a flop takes
     events: int = 0
     start: int = 0  # births before it are of what was there before the step
 

@@ -93,7 +93,7 @@ def test_two_processes_find_what_one_finds(count):
     def check(group):
         for make, evaluator in ((Masks, SegmentationEvaluator), (Boxes, DetectionEvaluator)):
             whole = evaluator(CLASSES)
-            expected = evaluate(make(), Images(count), whole, views)
+            expected = evaluate(make(), Images(count), whole, FittingViews(views))
             with group.joined() as ranks:
                 bad = [1] if ranks.rank == 1 and count > 1 else []
                 mine, fitting, told = evaluator(CLASSES), FittingViews(views), Told()

@@ -54,7 +54,7 @@ SIZES = [(33, 100), (64, 64), (7, 5), (130, 65)]
 def test_every_pixel_counts_once(batch_size, overlap):
     task, source = Threshold(), Source(SIZES)
     evaluator = SegmentationEvaluator(source.classes)
-    scores = evaluate(task, source, evaluator, Views("window", (64, 32), overlap, batch_size))
+    scores = evaluate(task, source, evaluator, FittingViews(Views("window", (64, 32), overlap, batch_size)))
     assert scores["accuracy"] == 1
     assert evaluator.confusion.counts.sum() == sum(h * w - 1 for h, w in SIZES)
     assert all(shape[2:] == (64, 32) and shape[0] <= batch_size for shape in task.seen)
@@ -63,7 +63,7 @@ def test_every_pixel_counts_once(batch_size, overlap):
 def test_resized_images_are_scored_at_native_resolution():
     task, source = Threshold(), Source(SIZES)
     evaluator = SegmentationEvaluator(source.classes)
-    evaluate(task, source, evaluator, Views("resize", (64, 64)))
+    evaluate(task, source, evaluator, FittingViews(Views("resize", (64, 64))))
     assert evaluator.confusion.counts.sum() == sum(h * w - 1 for h, w in SIZES)
     assert task.seen == [(1, 3, 64, 64)] * len(SIZES)
 
@@ -75,7 +75,7 @@ def test_mode_is_kept_and_progress_told():
         task,
         source,
         SegmentationEvaluator(source.classes),
-        Views("window", (32, 32)),
+        FittingViews(Views("window", (32, 32))),
         progress=lambda done, total: told.append((done, total)),
     )
     assert task.training
@@ -99,7 +99,7 @@ def test_broken_images_are_an_end_or_left_out(caplog):
     def counted(broken, **options):
         source = Broken(SIZES, broken)
         evaluator = SegmentationEvaluator(source.classes)
-        evaluate(Threshold(), source, evaluator, Views("window", (64, 32)), **options)
+        evaluate(Threshold(), source, evaluator, FittingViews(Views("window", (64, 32))), **options)
         return evaluator.confusion.counts.sum()
 
     with pytest.raises(DataError, match=r"1\.png"):
@@ -136,7 +136,7 @@ class LazySource(Source):
 @pytest.mark.parametrize("fit", ["window", "resize"])
 def test_of_an_image_that_breaks_half_way_nothing_counts(fit, overlap, caplog):
     source, evaluator = LazySource([(300, 40), (300, 40)], [300, 200]), SegmentationEvaluator(("dark", "bright"))
-    views = Views(fit, (64, 32), overlap)
+    views = FittingViews(Views(fit, (64, 32), overlap))
     evaluate(Threshold(), source, evaluator, views, skip=True)
     assert evaluator.confusion.counts.sum() == 300 * 40 - 1
     assert caplog.text.count("1.tif: is damaged further down; left out of the evaluation") == 1
@@ -183,4 +183,9 @@ def test_one_view_that_does_not_fit_is_an_error():
         match=r"out of memory with one view of \[64, 32\] pixels at a time, of an image "
         r"of \[33, 100\] \(CUDA.*\); set a smaller evaluation.window",
     ):
-        evaluate(Short(0), Source(SIZES), SegmentationEvaluator(Source.classes), Views("window", (64, 32), 0.5, 2))
+        evaluate(
+            Short(0),
+            Source(SIZES),
+            SegmentationEvaluator(Source.classes),
+            FittingViews(Views("window", (64, 32), 0.5, 2)),
+        )

@@ -37,7 +37,6 @@ class Small:
         )
         self.averaged = []
         self.update = Updater(
-            task=self.task,
             step=partial(
                 train_step,
                 self,
@@ -48,7 +47,7 @@ class Small:
                 guard=self.guard if guarded else Trust(),
             ),
             schedule=lambda step: None,
-            average=lambda task, step: self.averaged.append(step),
+            average=self.averaged.append,
             progress=self.progress,
         )
         samples = make_samples(self.task, 64)

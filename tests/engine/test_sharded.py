@@ -63,7 +63,7 @@ class Trained:
         for number in range(steps):
             clip = partial(torch.nn.utils.clip_grad_norm_, [*task.parameters()], 0.5)
             self.losses = step(clip=clip, **share)
-            self.average.update(task, number + 1)
+            self.average.update(number + 1)
         parts = {"task": task, "ema": self.average, "optimizer": optimizer}
         self.state = {name: Gathered(part, True).state_dict() for name, part in parts.items()}
 

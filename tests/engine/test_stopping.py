@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from hires.engine.evaluate import evaluate
+from hires.engine.evaluate import FittingViews, evaluate
 from hires.engine.stopping import SIGNALS, Stopping
 from hires.engine.views import Views
 from hires.interfaces import Interrupted
@@ -73,11 +73,12 @@ def test_beside_the_main_thread_nobody_listens():
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGUSR1], ids=lambda number: number.name)
-def test_a_second_signal_ends_at_once(first):
+def test_a_second_signal_ends_at_once(first, monkeypatch):
     """Although the main thread never comes to a step again."""
+    monkeypatch.setattr("hires.engine.stopping.APART", 0)
 
     def hang():
-        with Stopping(apart=0):
+        with Stopping():
             os.kill(os.getpid(), first)
             os.kill(os.getpid(), signal.SIGTERM)
             threading.Event().wait()
@@ -85,24 +86,27 @@ def test_a_second_signal_ends_at_once(first):
     assert forked(hang).wait(30) == 128 + signal.SIGTERM
 
 
-def test_what_is_passed_on_twice_is_one_signal():
+def test_what_is_passed_on_twice_is_one_signal(monkeypatch):
     """Launchers send what the process has got from the terminal too."""
+    monkeypatch.setattr("hires.engine.stopping.APART", 60)
 
     def twice():
-        with Stopping(apart=60) as stopping:
+        with Stopping() as asked:
             for _ in range(3):
                 os.kill(os.getpid(), signal.SIGINT)
-            sys.exit(stopping.agree()[0])
+            sys.exit(asked.agree()[0])
 
     assert forked(twice).wait(30) == signal.SIGINT
 
 
-def test_a_second_request_to_requeue_is_the_same():
+def test_a_second_request_to_requeue_is_the_same(monkeypatch):
+    monkeypatch.setattr("hires.engine.stopping.APART", 0)
+
     def again():
-        with Stopping(apart=0) as stopping:
+        with Stopping() as asked:
             os.kill(os.getpid(), signal.SIGUSR1)
             os.kill(os.getpid(), signal.SIGUSR1)
-        sys.exit(stopping.agree()[0])  # the counting thread has ended, and seen both
+        sys.exit(asked.agree()[0])  # the counting thread has ended, and seen both
 
     assert forked(again).wait(30) == signal.SIGUSR1
 
@@ -155,9 +159,9 @@ class Adds:
 def test_an_evaluation_ends_between_two_views():
     task = Bright().train()
     with Stopping() as stopping, pytest.raises(Interrupted):
-        evaluate(task, Images(), Adds(), Views("window", (64, 32), 0.0), stopping=stopping)
+        evaluate(task, Images(), Adds(), FittingViews(Views("window", (64, 32), 0.0)), stopping=stopping)
     assert task.shown == 2  # of the four of the first image
     assert task.training
-    whole = evaluate(task, Images(), Adds(), Views("window", (64, 32), 0.0))
+    whole = evaluate(task, Images(), Adds(), FittingViews(Views("window", (64, 32), 0.0)))
     assert whole == {"sum": 3 * 64 * 128}
     assert torch.is_grad_enabled()

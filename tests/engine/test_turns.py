@@ -35,8 +35,13 @@ def seeded() -> Turns:
         seed(3)
     task = Noisy()
     step = partial(train_step, task, optimizer=torch.optim.SGD(task.parameters(), lr=0.1), micro_batch_size=1)
-    rest = {"schedule": lambda step: None, "average": lambda task, step: None}
-    return Turns(Updater(task=task, step=step, progress=Progress(), **rest))
+    rest = {"schedule": lambda step: None, "average": lambda step: None}
+    return Turns(Updater(step=step, progress=Progress(), **rest))
+
+
+def weight_of(turns: Turns) -> nn.Parameter:
+    task: Noisy = turns.update.step.args[0]  # type: ignore[attr-defined]
+    return task.weight
 
 
 def test_turns_do_not_disturb_one_another():
@@ -50,17 +55,17 @@ def test_turns_do_not_disturb_one_another():
         second.step(SAMPLES)
     assert len(set(alone.losses)) == 3
     assert one.losses == other.losses == alone.losses
-    assert torch.equal(one.update.task.weight, alone.update.task.weight)
+    assert torch.equal(weight_of(one), weight_of(alone))
 
 
 def test_gradients_stay_and_nothing_else_happens():
     turns = seeded()
     turns.step(SAMPLES)
-    weight = turns.update.task.weight.detach().clone()
-    assert turns.update.task.weight.grad is None
+    weight = weight_of(turns).detach().clone()
+    assert weight_of(turns).grad is None
     turns.leave_gradients(SAMPLES)
-    assert torch.equal(turns.update.task.weight, weight)
-    assert turns.update.task.weight.grad is not None
+    assert torch.equal(weight_of(turns), weight)
+    assert weight_of(turns).grad is not None
     assert (len(turns.losses), turns.update.progress.step) == (1, 1)
 
 

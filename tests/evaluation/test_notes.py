@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hires.engine.evaluate import evaluate
+from hires.engine.evaluate import FittingViews, evaluate
 from hires.engine.views import Views
 from hires.evaluation.detection import DetectionEvaluator
 from hires.evaluation.segmentation import LabelRows, MultilabelEvaluator, SegmentationEvaluator
@@ -228,7 +228,7 @@ class Broken(NoNotes):
 def test_an_evaluation_tells_its_notes_the_index_of_each_image():
     evaluator = SegmentationEvaluator(("a", "b"))
     notes = evaluator.notes()
-    evaluate(Bright(), Images(), evaluator, Views("window", (32, 32)), notes=notes)
+    evaluate(Bright(), Images(), evaluator, FittingViews(Views("window", (32, 32))), notes=notes)
     assert {look.image: look.score for look in notes.looks} == {0: 0.0, 1: 1.0, 2: 0.0}
 
 
@@ -236,7 +236,7 @@ def test_notes_that_fail_cost_no_metric(caplog):
     evaluator = SegmentationEvaluator(("a", "b"))
     notes = HarmlessNotes(Broken())
     with caplog.at_level(logging.WARNING):
-        metrics = evaluate(Bright(), Images(), evaluator, Views("window", (32, 32)), notes=notes)
+        metrics = evaluate(Bright(), Images(), evaluator, FittingViews(Views("window", (32, 32))), notes=notes)
     assert metrics["IoU/b"] == pytest.approx(1 / 3)
     assert notes.evidence() is None
     assert [record.getMessage() for record in caplog.records] == [

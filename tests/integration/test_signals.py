@@ -212,6 +212,14 @@ def test_a_stop_that_cannot_be_saved_is_not_queued_again(train, slurm, tmp_path,
     assert not slurm.exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_stop_before_the_first_step_is_told(train, tmp_path, monkeypatch, number):
+    monkeypatch.setattr("hires.build.prepare", lambda *_: signal.raise_signal(number))
+    training = train(tmp_path / "run")
+    assert training.wait(SECONDS) == 128 + number, training.said()
+    assert f"{number.name}: stopped before the first step" in training.said()[0]
+
+
 def test_a_signal_after_the_last_step_ends_what_would_follow(train, tmp_path, monkeypatch):
     """Such as the next job of a sweep; the run itself is done."""
     original = Trainer.fit

@@ -8,8 +8,6 @@ import torch
 from blocks import Trunk, batch_norm
 from torch.nn import functional as F
 
-from hires.interfaces import ConfigError
-from hires.memory.budget import budget_bytes, check_budget, free_on_cpu
 from hires.memory.checkpointing import apply_policies
 from hires.memory.mixtures import Mixtures, fit, overhead_of
 from hires.memory.needs import needs_of
@@ -17,7 +15,6 @@ from hires.memory.optimal import front
 from hires.memory.policies import parse_policy, policies_of, shortened
 from hires.memory.simulate import Simulation
 from hires.memory.units import Unit, find_units
-from hires.settings import SettingError
 
 POLICIES = ("none", "selective", "full", "full@2", "full@stage")
 
@@ -107,23 +104,3 @@ def test_shortened_policies_mean_the_same():
         assert policies_of(shortened(said, units), units) == said
     mixed = {unit.name: parse_policy("full@stage" if unit.stage == "stage2" else "none") for unit in units}
     assert shortened(mixed, units) == {"stage2": "full@stage"}
-
-
-@pytest.mark.parametrize(("said", "bytes_"), [("8GiB", 8 * 2**30), ("1.5 GiB", 3 * 2**29), ("512MiB", 2**29)])
-def test_sizes(said, bytes_):
-    check_budget(said)
-    assert budget_bytes(said, "cuda") == bytes_
-
-
-def test_a_fraction_of_what_is_free():
-    free = free_on_cpu()
-    assert 0 < budget_bytes(0.5, "cpu") < free
-    if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match="no CUDA device"):
-            budget_bytes(0.5, "cuda")
-
-
-@pytest.mark.parametrize("said", ["8GB", "8", "much", 0.0, 1.5, -1.0, True])
-def test_wrong_budgets(said):
-    with pytest.raises(SettingError):
-        check_budget(said)

@@ -7,11 +7,11 @@ import torch
 from blocks import Trunk, batch_norm
 from torch.nn import functional as F
 
+from hires.memory.allocator_settings import MIB
 from hires.memory.checkpointing import apply_policies
 from hires.memory.mixtures import segments
 from hires.memory.needs import Needs, needs_of
 from hires.memory.predictions import Shape
-from hires.memory.profile import MIB
 from hires.memory.simulate import Simulation
 from hires.memory.units import find_units
 from tests.made_up import MadeUp

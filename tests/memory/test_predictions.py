@@ -2,8 +2,8 @@
 
 import pytest
 
+from hires.memory.allocator_settings import MIB
 from hires.memory.predictions import Predictions, Shape
-from hires.memory.profile import MIB
 from tests.made_up import CHOICES, MadeUp
 
 KNOWN = (Shape(1, 256, 256), Shape(2, 512, 512))

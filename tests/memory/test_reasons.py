@@ -1,7 +1,7 @@
 """Why a plan is as it is."""
 
+from hires.memory.allocator_settings import MIB
 from hires.memory.predictions import Shape
-from hires.memory.profile import MIB
 from hires.memory.reasons import why
 from hires.memory.search import Found
 

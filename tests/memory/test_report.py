@@ -13,7 +13,6 @@ from hires.memory.timeline import (
     TEMPORARIES,
     Place,
     Timeline,
-    Work,
 )
 from hires.memory.units import Unit
 
@@ -32,8 +31,8 @@ def profile(standing=100, kept=(0, 0, 0), again=(0, 0, 0), at_once=0, category=P
         timeline.passing(at_once, Place("backward", "head"), TEMPORARIES)
     for block in reversed(activations):
         timeline.end(block)
-    timeline.work = {Place("forward"): Work(time=100)} | {
-        Place("recompute", unit.name): Work(time=time) for unit, time in zip(UNITS, again, strict=True) if time
+    timeline.work = {Place("forward"): 100.0} | {
+        Place("recompute", unit.name): float(time) for unit, time in zip(UNITS, again, strict=True) if time
     }
     return profile_of(timeline, "cpu")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hires.engine.evaluate import evaluate
+from hires.engine.evaluate import FittingViews, evaluate
 from hires.engine.step import train_step
 from hires.engine.views import Views
 from hires.interfaces import ConfigError, Sample
@@ -88,7 +88,7 @@ def test_trains_a_step_and_evaluates_any_size(network, backbone):
     assert np.mean(moved) > 0.7
     source = Source()
     evaluator = SegmentationSettings().evaluator(source.classes)
-    evaluate(task, source, evaluator, Views("window", SIZE))
+    evaluate(task, source, evaluator, FittingViews(Views("window", SIZE)))
     assert evaluator.confusion.counts.sum() == 70 * 101 + 33 * 50
 
 

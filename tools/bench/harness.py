@@ -59,10 +59,9 @@ def our_loop(task: Any, samples: list[Sample], steps: int, folder: Path) -> Call
 
     trainer = Trainer(
         update=Updater(
-            task=task,
             step=step,
             schedule=schedule.step_update,
-            average=lambda task, step: None,
+            average=lambda step: None,
             progress=progress,
         ),
         evaluate=dict,
