@@ -15,9 +15,10 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
-from hires import cli_settings, instantiate, runs, verbosity
-from hires.cli_compose import parse
+from hires import instantiate, runs, verbosity
+from hires.cli.compose import composed
 from hires.interfaces import ConfigError, MemoryPlan
+from hires.request import parse
 from hires.run_files import read_json, records
 
 
@@ -115,8 +116,7 @@ def _check_processes(cfg: DictConfig) -> None:
 @contextmanager
 def _composed(command: str, overrides: tuple[str, ...]) -> Iterator[DictConfig]:
     """The checked configuration of a command, as Hydra's while it runs."""
-    request = parse(command, overrides)
-    cfg, node = cli_settings.composed_alone(request)
+    cfg, node = composed(parse(command, overrides))
     instantiate.check(cfg, "", ())
     hydra = HydraConfig.instance()
     before, whole, level = hydra.cfg, cfg.copy(), verbosity.chosen()

@@ -9,8 +9,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from hires import runs
-from hires.cli_settings import Setting, named
 from hires.compare_runs import found_of_runs
+from hires.compare_settings import Setting, named
 from hires.compare_turns import take_turns
 from hires.engine.display import Display, Terminal, log_to
 from hires.engine.files import jsonable, write_json, write_text

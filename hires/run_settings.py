@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from hires.cli_compose import Request, parse
+from hires.request import Request, parse
 
 ABSENT = object()
 _GROUPS = ("data", "model", "backbone", "augmentation", "optimizer", "scheduler", "memory", "logger")

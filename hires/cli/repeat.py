@@ -16,13 +16,15 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from hires import cli_check, cli_errors, instantiate
-from hires.cli_compose import Request
-from hires.cli_paths import as_texts
+from hires import instantiate
+from hires.cli import errors
+from hires.cli.check import check
+from hires.cli.paths import as_texts
 from hires.errors import ConfigError
+from hires.request import Request
 
 KEY = "run_config"
-_OF_THE_COMMAND = (
+OF_THE_COMMAND = (
     *(KEY, "run_dir", "resume", "allow_targets", "log_level"),
     *("runs", "settings", "steps", "evaluate", "measure_memory"),  # of compare
 )
@@ -38,7 +40,7 @@ def loosened(request: Request) -> Request:
     """
     if not any(text.startswith(f"{KEY}=") for text in request.overrides):
         return request
-    own = (*request.groups(), *_OF_THE_COMMAND)
+    own = (*request.groups(), *OF_THE_COMMAND)
     let_in = {text for text in request.overrides if _is_value(text, own)}
     overrides = [f"++{text}" if text in let_in else text for text in request.overrides]
     keys = {text.partition("=")[0] for text in let_in} | getattr(request.flags, _LOOSENED, set())
@@ -78,9 +80,9 @@ def repeated(cfg: DictConfig, node: Any, request: Request) -> DictConfig:
     for group in _changed_groups(node, request) | chosen:
         kept[group] = _plain(cfg).get(group)
     for override in overrides:
-        if override.key_or_group not in (*chosen, *_OF_THE_COMMAND):
+        if override.key_or_group not in (*chosen, *OF_THE_COMMAND):
             _apply(kept, override)
-    for key in _OF_THE_COMMAND:
+    for key in OF_THE_COMMAND:
         if key in cfg:
             kept[key] = cfg[key]
     kept[KEY] = None
@@ -95,9 +97,9 @@ def _checked(path: Path, cfg: DictConfig, node: Any, request: Request) -> DictCo
         kept = read_config(path)
         own = _plain(cfg)
         for key in own:
-            if key not in kept and (key in _OF_THE_COMMAND or not isinstance(own[key], dict)):
+            if key not in kept and (key in OF_THE_COMMAND or not isinstance(own[key], dict)):
                 kept[key] = own[key]
-        cli_check.check(kept, request, node)
+        check(kept, request, node)
         instantiate.check(kept, "", instantiate.allowed_on_command_line())
     return kept
 
@@ -135,9 +137,9 @@ def _changed_groups(node: Any, request: Request) -> set[str]:
 
 def _apply(kept: DictConfig, override: Override) -> None:
     key, value = override.key_or_group, override.value()
-    there = cli_errors.has(kept, key)
+    there = errors.has(kept, key)
     if not there and not (override.is_add() or override.is_force_add()):
-        raise ConfigError(cli_errors.missing(key, kept))
+        raise ConfigError(errors.missing(key, kept))
     try:
         if override.is_delete():
             parent, _, name = key.rpartition(".")

@@ -7,20 +7,8 @@ import pytest
 import yaml
 
 from hires import cli
-from hires.cli_compose import config_dir
-from tests.command_lines import Calls, Hires, python, stand_in, typed, wrong
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return stand_in(monkeypatch)
-
-
-@pytest.fixture
-def hires(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Hires:
-    return typed(monkeypatch, tmp_path, capsys)
+from hires.request import config_dir
+from tests.command_lines import Hires, python, wrong
 
 
 def test_shell_completion(hires: Hires, monkeypatch: pytest.MonkeyPatch) -> None:

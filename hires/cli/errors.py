@@ -12,10 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from hires import cli_launchers
-from hires.cli_compose import Request
+from hires.cli import launchers
 from hires.errors import ConfigError
 from hires.instantiate import no_such_key
+from hires.request import Request
 
 CONFIG_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 """What hydra raises for a wrong command line or config file."""
@@ -68,7 +68,7 @@ def problems(request: Request) -> Iterator[str]:
         if not chosen and not override.key_or_group.startswith("hydra"):
             yield from _key_problems(override, base)
         if override.key_or_group.startswith("hydra."):
-            yield from cli_launchers.key_problems(override, request)
+            yield from launchers.key_problems(override, request)
 
 
 def syntax(text: str) -> str:

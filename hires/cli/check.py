@@ -13,18 +13,18 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from hires.cli_compose import Request
-from hires.cli_errors import readable
-from hires.cli_help import comments_of
-from hires.cli_launchers import check as check_launcher
-from hires.cli_paths import as_texts
+from hires.cli.errors import readable
+from hires.cli.help import comments_of
+from hires.cli.launchers import check as check_launcher
+from hires.cli.paths import as_texts
 from hires.errors import ConfigError
 from hires.instantiate import ALLOWING, TARGET, allowed_on_command_line, missing_keys, unknown_key
+from hires.request import Request
 
-HYDRA_OWN = re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)\.[\w.]+(Launcher|Sweeper)")
+_HYDRA_OWN = re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)\.[\w.]+(Launcher|Sweeper)")
 """Launchers and sweepers of Hydra and its plugins."""
 
-EXAMPLES = {
+_EXAMPLES = {
     "run": "run=runs/demo/2025-01-31_12-00-00",
     "data.root": "data.root=/data/vessels",
     "data.classes": "'data.classes={background: 0, vessel: 255}'",
@@ -45,7 +45,7 @@ def check(cfg: DictConfig, request: Request, node: Any = None) -> None:
     missing = next(missing_keys(plain), None)
     if missing:
         comment = comments_of(request).get(missing, "")
-        example = EXAMPLES.get(missing, f"{missing}=...")
+        example = _EXAMPLES.get(missing, f"{missing}=...")
         raise ConfigError(f"{missing}: must be given, for example {example}{f' ({comment})' if comment else ''}")
     check_interpolations(cfg)
 
@@ -65,7 +65,7 @@ def check_hydra(request: Request) -> DictConfig:
     trusted = tuple(f"{prefix.rstrip('.')}." for prefix in allowed_on_command_line())
     for part in ("callbacks", "launcher", "sweeper"):
         for key, name in _called(_resolved(node[part]), f"hydra.{part}"):
-            if not (HYDRA_OWN.fullmatch(str(name)) or str(name).startswith(trusted)):
+            if not (_HYDRA_OWN.fullmatch(str(name)) or str(name).startswith(trusted)):
                 raise ConfigError(f"{key}: {name!r} is not allowed; {ALLOWING}")
     return composed
 

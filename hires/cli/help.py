@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
-from hires.cli_compose import Request
+from hires.request import Request
 
 EXAMPLES = {
     "train": (
