@@ -15,7 +15,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
-from hires import instantiate, runs, verbosity
+from hires import instantiate, resuming, runs, verbosity
 from hires.cli.compose import composed
 from hires.interfaces import ConfigError, MemoryPlan
 from hires.request import parse
@@ -78,13 +78,13 @@ def predict(
     (`probabilities="uint8"`, `score=0.4`); the mappings are values of the run's settings that are to be others.
     Images that failed are in the result, under `failures`.
     """
-    prediction = import_module("hires.prediction")
-    outcome: dict[str, Any] = prediction.predict_images(
+    module = import_module("hires.predict_images")
+    outcome: dict[str, Any] = module.predict_images(
         run.path if isinstance(run, Run) else run,
         source,
         checkpoint=checkpoint,
         out=out,
-        settings=prediction.PredictionSettings(**settings),
+        settings=module.PredictionSettings(**settings),
         data=data,
         evaluation=evaluation,
         trainer=trainer,
@@ -105,7 +105,7 @@ def plan(*overrides: str) -> MemoryPlan:
 
 def _check_processes(cfg: DictConfig) -> None:
     """The others would be started by this process's own command line, which is another program's."""
-    recipe = import_module("hires.recipe").read_recipe(runs.continued(cfg)[0])
+    recipe = import_module("hires.recipe").read_recipe(resuming.continued(cfg)[0])
     if recipe.processes > 1 and not import_module("hires.engine.launch").started_from_outside():
         raise ConfigError(
             f"trainer.devices: got {recipe.processes} processes, allowed from Python: 1, unless torchrun or SLURM "

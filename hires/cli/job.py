@@ -26,7 +26,7 @@ from hires.request import Request
 
 _OWN = ("autobatch", "compare", "profile", "export", "report", "check-data")
 MODULES = {name: f"hires.{name.replace('-', '_')}" for name in _OWN}
-MODULES["predict"] = "hires.prediction"  # hires.predict is left to the Python interface
+MODULES["predict"] = "hires.predict_images"  # hires.predict is left to the Python interface
 """Commands whose functions are not in hires.build."""
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"

@@ -17,9 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from hires import instantiate
-from hires.cli import errors
 from hires.cli.check import check
+from hires.cli.errors import missing
 from hires.cli.paths import as_texts
+from hires.config_values import keys_below, plain
 from hires.errors import ConfigError
 from hires.request import Request
 
@@ -78,7 +79,7 @@ def repeated(cfg: DictConfig, node: Any, request: Request) -> DictConfig:
     if "experiment" in chosen:
         raise ConfigError(f"experiment: cannot be chosen beside {KEY}, which has the keys of one already")
     for group in _changed_groups(node, request) | chosen:
-        kept[group] = _plain(cfg).get(group)
+        kept[group] = plain(cfg).get(group)
     for override in overrides:
         if override.key_or_group not in (*chosen, *OF_THE_COMMAND):
             _apply(kept, override)
@@ -95,7 +96,7 @@ def _checked(path: Path, cfg: DictConfig, node: Any, request: Request) -> DictCo
 
     with _named(path):
         kept = read_config(path)
-        own = _plain(cfg)
+        own = plain(cfg)
         for key in own:
             if key not in kept and (key in OF_THE_COMMAND or not isinstance(own[key], dict)):
                 kept[key] = own[key]
@@ -137,9 +138,9 @@ def _changed_groups(node: Any, request: Request) -> set[str]:
 
 def _apply(kept: DictConfig, override: Override) -> None:
     key, value = override.key_or_group, override.value()
-    there = errors.has(kept, key)
+    there = key in keys_below(kept)
     if not there and not (override.is_add() or override.is_force_add()):
-        raise ConfigError(errors.missing(key, kept))
+        raise ConfigError(missing(key, kept))
     try:
         if override.is_delete():
             parent, _, name = key.rpartition(".")
@@ -151,10 +152,3 @@ def _apply(kept: DictConfig, override: Override) -> None:
         OmegaConf.update(kept, key, value, merge=merge or override.is_force_add(), force_add=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"{key}: {str(error).splitlines()[0]}") from error
-
-
-def _plain(cfg: DictConfig) -> dict[str, Any]:
-    """Interpolations as they are written."""
-    plain = OmegaConf.to_container(cfg, resolve=False)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
