@@ -1,4 +1,4 @@
-"""Composition root: the commands, from a configuration to what they leave in the run directory."""
+"""The composition root: the commands `train` and `evaluate`, from a configuration to what they leave."""
 
 import logging
 import signal
