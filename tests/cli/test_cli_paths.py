@@ -47,7 +47,7 @@ def test_an_empty_text_is_not_null(hires, key):
 def test_a_number_names_a_run(hires, calls):
     assert hires("train", "resume=2025")[0] == 0
     assert calls[0][1]["resume"] == "2025"
-    assert wrong(hires("train", "run_config=2025")).startswith("run_config: 2025: ")
+    assert wrong(hires("train", "run_config=2025"), code=1).startswith("2025: cannot be read")
 
 
 def test_flags_that_do_not_go_together_are_told_before_anything_else(hires):
