@@ -15,9 +15,10 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
-from hires import cli_settings, instantiate, runs, verbosity
-from hires.cli_compose import parse
+from hires import instantiate, resuming, runs, verbosity
+from hires.cli.compose import composed
 from hires.interfaces import ConfigError, MemoryPlan
+from hires.request import parse
 from hires.run_files import read_json, records
 
 
@@ -77,13 +78,13 @@ def predict(
     (`probabilities="uint8"`, `score=0.4`); the mappings are values of the run's settings that are to be others.
     Images that failed are in the result, under `failures`.
     """
-    prediction = import_module("hires.prediction")
-    outcome: dict[str, Any] = prediction.predict_images(
+    module = import_module("hires.predict_images")
+    outcome: dict[str, Any] = module.predict_images(
         run.path if isinstance(run, Run) else run,
         source,
         checkpoint=checkpoint,
         out=out,
-        settings=prediction.PredictionSettings(**settings),
+        settings=module.PredictionSettings(**settings),
         data=data,
         evaluation=evaluation,
         trainer=trainer,
@@ -104,7 +105,7 @@ def plan(*overrides: str) -> MemoryPlan:
 
 def _check_processes(cfg: DictConfig) -> None:
     """The others would be started by this process's own command line, which is another program's."""
-    recipe = import_module("hires.recipe").read_recipe(runs.continued(cfg)[0])
+    recipe = import_module("hires.recipe").read_recipe(resuming.continued(cfg)[0])
     if recipe.processes > 1 and not import_module("hires.engine.launch").started_from_outside():
         raise ConfigError(
             f"trainer.devices: got {recipe.processes} processes, allowed from Python: 1, unless torchrun or SLURM "
@@ -115,8 +116,7 @@ def _check_processes(cfg: DictConfig) -> None:
 @contextmanager
 def _composed(command: str, overrides: tuple[str, ...]) -> Iterator[DictConfig]:
     """The checked configuration of a command, as Hydra's while it runs."""
-    request = parse(command, overrides)
-    cfg, node = cli_settings.composed_alone(request)
+    cfg, node = composed(parse(command, overrides))
     instantiate.check(cfg, "", ())
     hydra = HydraConfig.instance()
     before, whole, level = hydra.cfg, cfg.copy(), verbosity.chosen()

@@ -5,10 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from hires import runs
+from hires import hydra_job, runs
 from hires.engine.display import Terminal, log_to
 from hires.engine.files import write_json, write_text
 from hires.interfaces import MemoryPlan
@@ -36,7 +35,7 @@ def autobatch(cfg: DictConfig) -> dict[str, Any]:
     outcome = {
         "command": "autobatch",
         "run_dir": str(run_dir),
-        "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+        "overrides": hydra_job.overrides(),
         **found(plan, planner),
         "notes": notes,
     }

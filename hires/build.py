@@ -1,4 +1,4 @@
-"""Composition root: the commands, from a configuration to what they leave in the run directory."""
+"""The composition root: the commands `train` and `evaluate`, from a configuration to what they leave."""
 
 import logging
 import signal
@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from omegaconf import DictConfig
 from rich.console import Console
 
-from hires import report, runs
+from hires import report, resuming, runs
 from hires.data.pixel_statistics import check_images, check_type, normalization_of
 from hires.data.splits import SPLITS
 from hires.engine.checkpointer import LAST, to_continue
@@ -52,7 +52,7 @@ def train(cfg: DictConfig) -> dict[str, Any]:
     """
     console = Terminal()
     log_to(console, None)
-    cfg, resumed = runs.continued(cfg)
+    cfg, resumed = resuming.continued(cfg)
     recipe = read_recipe(cfg)
     check_sharding(recipe)
     if recipe.processes > 1:
@@ -115,7 +115,7 @@ def _made_ready(
         log_to(console, run_dir / "train.log")
     log.info("%s %s", "Resuming" if resumed else "Writing to", run_dir)
     if resumed and ranks.main:
-        runs.tell_changes(resumed, cfg)
+        resuming.tell_changes(resumed, cfg)
     if ranks.size > 1:
         log.info("%d processes, %d of them here", ranks.size, ranks.here)
     cfg, plan = _planned(cfg, recipe, source, resumed, ranks)

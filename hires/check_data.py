@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hires import runs
+from hires import hydra_job, runs
 from hires.data.checks.finding import SEVERITIES, Finding
 from hires.data.checks.survey import Shown, Survey, survey
 from hires.data.splits import SPLITS
@@ -44,7 +43,7 @@ def check_data(cfg: DictConfig) -> dict[str, Any]:
     outcome = {
         "command": "check-data",
         "run_dir": str(run_dir),
-        "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+        "overrides": hydra_job.overrides(),
         **described(recipe, seen, chosen),
         "proposed": {"file": str(run_dir / FILE), "command": command_for(run_dir)},
         "seconds": time.perf_counter() - begin,

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from hires.cli_compose import config_dir
+from hires.request import config_dir
 
 _SECONDS = 10  # that git may take
 

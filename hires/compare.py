@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from hires import runs
-from hires.cli_settings import Setting, named
+from hires import hydra_job, runs
 from hires.compare_runs import found_of_runs
+from hires.compare_settings import Setting, named
 from hires.compare_turns import take_turns
+from hires.config_values import settings_of
 from hires.engine.display import Display, Terminal, log_to
 from hires.engine.files import jsonable, write_json, write_text
-from hires.instantiate import instantiate
 from hires.interfaces import ConfigError, ImageSource
 from hires.measured_memory import measure_memory
 from hires.recipe import Count, read_recipe
@@ -57,7 +56,7 @@ def compare(cfg: DictConfig, settings: dict[str, Setting] | None = None) -> dict
     outcome = {
         "command": "compare",
         "run_dir": str(run_dir),
-        "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+        "overrides": hydra_job.overrides(),
         "reference": next(iter(settings)),
         "steps": options.steps,
         "settings": {
@@ -88,9 +87,7 @@ def _compare_runs(cfg: DictConfig, console: Terminal) -> dict[str, Any]:
 def _options(cfg: DictConfig) -> Options:
     if cfg.resume is not None:
         raise ConfigError("resume: a comparison begins anew; init_from= begins with the weights of a run")
-    given = {name: cfg[name] for name in Options.__dataclass_fields__}
-    options: Options = instantiate({"_target_": "hires.compare.Options", **given}, "")
-    return options
+    return settings_of(Options, cfg)
 
 
 def _materials(settings: dict[str, Setting], options: Options) -> dict[str, Material]:

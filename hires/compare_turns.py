@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hires.cli_settings import named
+from hires.compare_settings import named
 from hires.engine.display import Display
 from hires.engine.turns import Turns
 from hires.interfaces import Sample

@@ -1,14 +1,15 @@
 """The command `export`: a run's model as ONNX or torch.export, compared with ours before it is kept."""
 
 import logging
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from hires import __version__, runs
+from hires.config_values import settings_of
 from hires.engine.display import Terminal, log_to
 from hires.engine.exporting import SUFFIXES, check_format
 from hires.engine.files import write_json
@@ -45,11 +46,13 @@ def export(cfg: DictConfig) -> dict[str, Any]:
     Raises NotExportable for a model that cannot be written so, or whose file does not do what the model does.
     """
     log_to(Terminal(), None)
-    settings, inside = _settings(cfg, ExportSettings), _settings(cfg, GraphSettings)
+    settings, inside = settings_of(ExportSettings, cfg), settings_of(GraphSettings, cfg)
     check_format(settings.format)
     run_dir = runs.existing_run(cfg.run)
     kept = runs.load_config(run_dir)
-    recipe = read_recipe(_with_given(kept.copy(), cfg))
+    changed = runs.with_given(kept.copy(), cfg)
+    changed.trainer.accelerator = "cpu"
+    recipe = read_recipe(changed)
     checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
     path = _path(settings, run_dir, checkpoint)
     normalization = kept_normalization(run_dir, kept, recipe)
@@ -84,24 +87,6 @@ def export(cfg: DictConfig) -> dict[str, Any]:
     log.info("Largest difference from the run's model: %.1e (%s)", checked["difference"], checked["with"])
     log.info("Done: %s", path)
     return outcome
-
-
-def _settings(cfg: DictConfig, kind: Any) -> Any:
-    """The settings of a class, out of the top level of the configuration."""
-    top: Any = OmegaConf.to_container(cfg)
-    return kind(**{field.name: top[field.name] for field in fields(kind)})
-
-
-def _with_given(cfg: DictConfig, given: DictConfig) -> DictConfig:
-    """A run's configuration with what the command line gives, where it is not null; on the CPU."""
-    if given.data_dir is not None:
-        cfg.data_dir = given.data_dir
-    for group in ("data", "evaluation"):
-        for key, value in given[group].items():
-            if value is not None:
-                cfg[group][key] = value
-    cfg.trainer.accelerator = "cpu"
-    return cfg
 
 
 def _path(settings: ExportSettings, run_dir: Path, checkpoint: Path) -> Path:

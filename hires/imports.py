@@ -1,4 +1,4 @@
-"""Imports of the libraries that a command works with.
+"""Imports torch and what works with it, without looking for garbage meanwhile.
 
 `python -m hires.imports MODULE ...` runs the `main` of a module that it imports so; it finds the rest in sys.argv.
 """

@@ -9,10 +9,9 @@ from typing import Any, TypeVar, get_type_hints
 
 import torch
 import yaml
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from hires import runs
+from hires import hydra_job, runs
 from hires.examples import Examples, examples_of
 from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, Peaks
 from hires.measured_memory import Measured, measure_memory
@@ -68,8 +67,7 @@ def planned(
 
 def _tell_overruled(cfg: DictConfig, settled: DictConfig) -> None:
     """Warns of what the command line says otherwise than the plan that it names."""
-    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    said = {override.partition("=")[0].lstrip("+") for override in overrides}
+    said = {override.partition("=")[0].lstrip("+") for override in hydra_job.overrides()}
     for key in _DECIDED:
         given, decided = (OmegaConf.select(each, key) for each in (cfg, settled))
         if key in said and given != decided:

@@ -90,10 +90,8 @@ def load_predictor(
     """
     run_dir = runs.existing_run(str(run))
     kept = runs.load_config(run_dir)
-    views = {"window": None, "image_size": None, **(evaluation or {})}
-    given = OmegaConf.create(
-        {"data_dir": data_dir, "data": dict(data or {}), "evaluation": views, "trainer": dict(trainer or {})}
-    )
+    groups = {"data": data, "evaluation": evaluation, "trainer": trainer}
+    given = OmegaConf.create({"data_dir": data_dir, **{name: dict(each or {}) for name, each in groups.items()}})
     recipe = read_recipe(runs.with_given(kept.copy(), given))
     path = runs.checkpoint_path(run_dir, checkpoint)
     classes = classes_of_run(run_dir, recipe.data)

@@ -6,10 +6,9 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from hires import runs
+from hires import hydra_job, runs
 from hires.engine.display import Terminal, log_to
 from hires.engine.files import write_json, write_text
 from hires.examples import Examples, examples_of
@@ -49,7 +48,7 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     outcome = {
         "command": "profile",
         "run_dir": str(run_dir),
-        "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+        "overrides": hydra_job.overrides(),
         **found,
         "notes": [*notes, *_notes(recipe, device), *([NOTE] if recipe.sharded else [])],
     }

@@ -7,16 +7,16 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-import yaml
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from hires import hydra_job
+from hires.config_values import flow, plain
 from hires.proposals import Proposal
+from hires.runs import PATHS
 
 FILE = "experiment/proposed.yaml"
 _OWN = ("run_dir", "resume", "allow_targets", "experiment")
-_PATHS = ("data_dir", "data.root", "backbone.weights", "init_from", "data.cache_dir")
 _WIDTH = 110
 
 Tree = dict[str, Any]
@@ -40,7 +40,7 @@ def proposed_text(cfg: DictConfig, run_dir: Path, chosen: Sequence[Proposal]) ->
         *({f"override /{k}": v} for k, v in groups.items()),
         "_self_",
     ]
-    lines += ["defaults:", *(f"  - {_flow(entry).strip('{}')}" for entry in defaults), ""]
+    lines += ["defaults:", *(f"  - {flow(entry).strip('{}')}" for entry in defaults), ""]
     tree: Tree = {}
     for key, value in values.items():
         _put(tree, key, (value, ""))
@@ -51,12 +51,12 @@ def proposed_text(cfg: DictConfig, run_dir: Path, chosen: Sequence[Proposal]) ->
 
 def _asked(cfg: DictConfig) -> tuple[str | None, dict[str, str], dict[str, Any]]:
     """The experiment, groups and values of the command line."""
-    if not HydraConfig.initialized():
+    choices = hydra_job.choices()
+    if not choices:
         return None, {}, {"data.root": os.path.abspath(cfg.data.root)}
-    choices = HydraConfig.get().runtime.choices
     groups: dict[str, str] = {}
     values: dict[str, Any] = {}
-    for override in OverridesParser.create().parse_overrides(list(HydraConfig.get().overrides.task)):
+    for override in OverridesParser.create().parse_overrides(hydra_job.overrides()):
         key = override.key_or_group
         if key in _OWN or override.is_delete():
             continue
@@ -69,10 +69,10 @@ def _asked(cfg: DictConfig) -> tuple[str | None, dict[str, str], dict[str, Any]]
 
 
 def _value(cfg: DictConfig, key: str) -> Any:
-    raw: Any = OmegaConf.to_container(cfg, resolve=False)
+    raw = plain(cfg)
     for part in key.split("."):
         raw = raw.get(part) if isinstance(raw, dict) else None
-    if key in _PATHS and isinstance(raw, str) and "${" not in raw:
+    if key in PATHS and isinstance(raw, str) and "${" not in raw:
         return os.path.abspath(os.path.expanduser(raw))
     return raw
 
@@ -92,12 +92,7 @@ def _lines(tree: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             continue
         value, reason = node
         yield from (f"{indent}# {line}" for line in wrap(_one_line(reason), _WIDTH))
-        yield f"{indent}{key}: {_flow(value)}"
-
-
-def _flow(value: Any) -> str:
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
-    return text.removesuffix("\n").removesuffix("\n...").strip()
+        yield f"{indent}{key}: {flow(value)}"
 
 
 def _one_line(text: Any) -> str:

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from hydra.core.hydra_config import HydraConfig
 
-from hires import __version__
+from hires import __version__, hydra_job
 from hires.checkout import code, git_state
 from hires.data.fingerprint import fingerprint
 from hires.engine.files import write_json
@@ -61,7 +60,7 @@ def note_start(run_dir: Path, at: Start, sources: Mapping[str, Any]) -> None:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "step": at.step,
         "command": sys.argv[1:],
-        "overrides": list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else [],
+        "overrides": hydra_job.overrides(),
         "seed": at.seed,
         "processes": at.processes,
         "hires": {"version": __version__, "code_sha256": code(), "git": git_state()},

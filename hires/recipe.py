@@ -3,8 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from hires.config_values import settings_of
 from hires.data.augment import Augment
 from hires.data.settings import DataSettings
 from hires.engine.fabric import accelerator_there
@@ -157,13 +158,12 @@ def read_recipe(cfg: DictConfig) -> Recipe:
     if absent:
         raise ConfigError(f"{absent[0]}: the configuration lacks it; was it made by another version of hires?")
     allow = allowed_on_command_line()
-    top = {field.name: _plain(cfg[field.name]) for field in fields(TopLevel)}
     groups: dict[str, Any] = {field.name: field.type for field in fields(Recipe) if field.name != "top"}
     parts = {group: instantiate(cfg[group], group, allow) for group in groups}
     for group, kind in groups.items():
         if kind is not Any and not isinstance(parts[group], kind):
             raise ConfigError(f"{group}._target_: got {type(parts[group]).__name__}, allowed: a {kind.__name__}")
-    recipe = Recipe(top=instantiate({"_target_": "hires.recipe.TopLevel", **top}, ""), **parts)
+    recipe = Recipe(top=settings_of(TopLevel, cfg), **parts)
     _check_channels(recipe)
     _check_task(recipe.model, recipe.task)
     return recipe
@@ -220,7 +220,3 @@ def check_multiple(key: str, size: Size, stride: int) -> None:
 def as_size(value: int | Size) -> Size:
     """One side of a square, or (height, width), as (height, width)."""
     return (value, value) if isinstance(value, int) else (value[0], value[1])
-
-
-def _plain(value: Any) -> Any:
-    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value

@@ -25,7 +25,7 @@ from hires.observed import Observed
 from hires.ops.looks import Evidence, Look
 from hires.report_advice import advice
 from hires.run_files import environment, read_json, records
-from hires.run_settings import differing, leaves
+from hires.run_settings import differing, how_to_train
 from hires.visualize.pictures import pictures, visible
 from hires.visualize.report import page
 
@@ -170,7 +170,7 @@ def content(run_dir: Path, noticed: dict[str, Any]) -> dict[str, Any]:
     choices, rows = differing(cfg)
     if plan is not None and plan["budget"] is None:
         plan["budget"] = _given_budget(cfg)
-    settings, peaks = leaves(OmegaConf.to_container(cfg, resolve=False)), result.get("peak_bytes") or {}
+    settings, peaks = how_to_train(cfg), result.get("peak_bytes") or {}
     time = noticed["time"] or {}
     return {
         "run": run_dir.resolve().name,

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from hires.cli_compose import Request, parse
+from hires.config_values import flow, leaves
+from hires.request import Request, parse
 
 ABSENT = object()
 _GROUPS = ("data", "model", "backbone", "augmentation", "optimizer", "scheduler", "memory", "logger")
@@ -24,11 +25,11 @@ def differing(cfg: DictConfig) -> tuple[dict[str, str], list[tuple[str, str, str
 
     The latter as (key, value, default), sorted as in the configuration. Both as texts.
     """
-    own = leaves(OmegaConf.to_container(cfg, resolve=False))
+    own = how_to_train(cfg)
     request = parse("train", [])
     chosen = dict(_nearest(request, own))
     default = request.compose([f"{group}={option}" for group, option in chosen.items()])
-    usual = leaves(OmegaConf.to_container(default, resolve=False))
+    usual = how_to_train(default)
     rows = [
         (key, text(key, value), text(key, usual.get(key, ABSENT)))
         for key, value in own.items()
@@ -37,23 +38,14 @@ def differing(cfg: DictConfig) -> tuple[dict[str, str], list[tuple[str, str, str
     return chosen, rows
 
 
-def leaves(plain: Any, prefix: str = "") -> dict[str, Any]:
+def how_to_train(cfg: Any) -> dict[str, Any]:
     """Dotted keys of how to train, and their values; interpolations as they are written."""
-    found: dict[str, Any] = {}
-    for key, value in plain.items():
-        name = f"{prefix}{key}"
-        if name in (*_OF_A_RUN, "hydra"):
-            continue
-        if isinstance(value, dict) and value and name not in _WHOLE:
-            found |= leaves(value, f"{name}.")
-        else:
-            found[name] = value
-    return found
+    return {key: value for key, value in leaves(cfg, _WHOLE) if key.partition(".")[0] not in (*_OF_A_RUN, "hydra")}
 
 
 def differences(cfgs: Mapping[str, DictConfig]) -> dict[str, dict[str, str]]:
     """Keys in which configurations differ, with the text of each one's value by name."""
-    plain = {name: leaves(OmegaConf.to_container(cfg, resolve=False)) for name, cfg in cfgs.items()}
+    plain = {name: how_to_train(cfg) for name, cfg in cfgs.items()}
     keys = dict.fromkeys(key for each in plain.values() for key in each)
     values = {key: {name: each.get(key, ABSENT) for name, each in plain.items()} for key in keys}
     return {
@@ -72,8 +64,7 @@ def text(key: str, value: Any) -> str:
         return value
     if isinstance(value, dict) and key == "memory.activation_checkpointing":
         return f"a policy for each of {len(value)} stages or units"
-    shown: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, sort_keys=False, allow_unicode=True)
-    return shown.removesuffix("...\n").strip()
+    return flow(value)
 
 
 def _shortened(value: Any) -> Any:
@@ -94,7 +85,7 @@ def _nearest(request: Request, own: Mapping[str, Any]) -> Iterator[tuple[str, st
         mine = {key: value for key, value in own.items() if key.startswith(f"{group}.")}
         scores = {}
         for option in groups.get(group, []):
-            there = leaves({group: _content(request, group, option)})
+            there = how_to_train({group: _content(request, group, option)})
             same = sum(own.get(key, ABSENT) == value for key, value in there.items())
             target = own.get(f"{group}._target_") == there.get(f"{group}._target_")
             alike = same - len({*there} ^ {*mine})

@@ -8,13 +8,13 @@ import torch
 from hydra import compose, initialize_config_dir
 from torch import nn
 
-from hires.cli_compose import config_dir
 from hires.data.pixel_statistics import assumed
 from hires.engine import checkpoint_file
 from hires.engine.files import write_json
 from hires.interfaces import Batch
 from hires.learner import make_task
 from hires.recipe import Recipe, read_recipe
+from hires.request import config_dir
 from hires.runs import LAST, save_config
 
 CLASSES = ("background", "disc", "bar")

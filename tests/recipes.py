@@ -4,8 +4,8 @@ from functools import cache
 
 from hydra import compose, initialize_config_dir
 
-from hires.cli_compose import config_dir
 from hires.recipe import Recipe, read_recipe
+from hires.request import config_dir
 
 SMALL = (
     "memory=auto",

@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
@@ -145,8 +144,7 @@ def test_a_configuration_says_what_a_plan_has_found():
 
 def test_what_a_plan_overrules_is_told(monkeypatch, caplog):
     said = ["image_size=64", "trainer.precision=bf16-mixed", "micro_batch_size=2", "memory.plan=plan.yaml"]
-    job = SimpleNamespace(overrides=SimpleNamespace(task=said))
-    monkeypatch.setattr(plans, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: job))
+    monkeypatch.setattr(plans.hydra_job, "overrides", lambda: said)
     cfg = OmegaConf.create(
         {
             "micro_batch_size": 2,

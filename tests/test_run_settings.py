@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from hires.cli_compose import parse
+from hires.request import parse
 from hires.run_settings import differences, differing
 
 

@@ -7,10 +7,9 @@ import numpy as np
 from hires.data.formats.tiff import tiff_tags
 from hires.data.geo_tiff import Georeference, read_georeference
 from hires.interfaces import DataError
-from hires.predictions.tiff import Tag
+from hires.predictions.tiff import ASCII, DOUBLE, SHORT, Tag
 
-_DOUBLE, _SHORT, _ASCII = 12, 3, 2
-_KINDS = {33550: _DOUBLE, 33922: _DOUBLE, 34264: _DOUBLE, 34735: _SHORT, 34736: _DOUBLE, 34737: _ASCII}
+_KINDS = {33550: DOUBLE, 33922: DOUBLE, 34264: DOUBLE, 34735: SHORT, 34736: DOUBLE, 34737: ASCII}
 _STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
@@ -32,4 +31,4 @@ def geo_tags(path: Path) -> list[Tag]:
 
 
 def _values(value: object, kind: int) -> object:
-    return value if kind == _ASCII else np.ravel(np.array(value)).tolist()
+    return value if kind == ASCII else np.ravel(np.array(value)).tolist()

@@ -95,7 +95,7 @@ class MaskWriter:
 
     def done(self, item: Input) -> bool:
         """Whether the image has all its masks, which appear last."""
-        return all(is_made(path, self.since, item.path) for path in self._mask_paths(item, self._ending(item)))
+        return all(is_made(path, self.since, item.path) for path in self._mask_paths(item, self._as_tiff(item)))
 
     def write(self, item: Input, image: Any, parts: Iterator[Any], told: Callable[[float], None]) -> None:
         """Writes the files of an image, all or none; `told` is the share that is done.
@@ -103,8 +103,12 @@ class MaskWriter:
         Raises DataError for images that turn out to be broken, OSError for files that cannot be written.
         """
         size: Size = image.shape[:2]
+        as_tiff = self._as_tiff(item)
+        tags = _tags(item) if as_tiff or self.settings.probabilities else []
         with ExitStack() as opened:
-            bands = [*self._masks(item, size, opened), *self._probabilities(item, size, opened)]
+            bands = list(self._masks(self._mask_paths(item, as_tiff), size, tags, opened))
+            if self.settings.probabilities:
+                bands.append(self._probabilities(item, size, tags, opened))
             if self.settings.overlays:
                 overlay = opened.enter_context(self._overlay(item, image))
                 bands.append(Band(overlay, lambda part: part.labels))
@@ -116,20 +120,17 @@ class MaskWriter:
     def finish(self, items: Sequence[Input]) -> None:
         """Nothing is left to do when all images are done."""
 
-    def _ending(self, item: Input) -> str:
+    def _as_tiff(self, item: Input) -> bool:
         said = self.settings.format
-        tiff = said == "tiff" or (said == "auto" and georeference(item.path) is not None)
-        return ".tif" if tiff else ".png"
+        return said == "tiff" or (said == "auto" and georeference(item.path) is not None)
 
-    def _mask_paths(self, item: Input, ending: str) -> list[Path]:
-        folder = self.out / "masks"
+    def _mask_paths(self, item: Input, as_tiff: bool) -> list[Path]:
+        folder, ending = self.out / "masks", ".tif" if as_tiff else ".png"
         folders = [folder / name for name in self.folders] if self.multilabel else [folder]
         return [each / f"{item.output}{ending}" for each in folders]
 
-    def _masks(self, item: Input, size: Size, opened: ExitStack) -> Iterator[Band]:
-        ending = self._ending(item)
-        tags = _tags(item) if ending == ".tif" else []
-        for index, path in enumerate(self._mask_paths(item, ending)):
+    def _masks(self, paths: Sequence[Path], size: Size, tags: list[Tag], opened: ExitStack) -> Iterator[Band]:
+        for index, path in enumerate(paths):
             file = opened.enter_context(whole_file(path))
             if self.multilabel:
                 palette, dtype = None, np.dtype(np.uint8)
@@ -137,7 +138,7 @@ class MaskWriter:
                 palette = self.colours if self.values is None else None
                 dtype = np.dtype(np.uint8) if self.values is None else self.values.dtype
             rows: Any
-            if ending == ".tif":
+            if path.suffix == ".tif":
                 rows = _OnePlane(opened.enter_context(TiffTiles(file, size, dtype, palette=palette, tags=tags)))
             else:
                 rows = opened.enter_context(PngRows(file, size, dtype, palette))
@@ -150,9 +151,7 @@ class MaskWriter:
             return lambda part: holds(part.labels, index, True) * np.uint8(255)
         return (lambda part: part.labels) if values is None else (lambda part: values[part.labels])
 
-    def _probabilities(self, item: Input, size: Size, opened: ExitStack) -> Iterator[Band]:
-        if not self.settings.probabilities:
-            return
+    def _probabilities(self, item: Input, size: Size, tags: list[Tag], opened: ExitStack) -> Band:
         dtype = np.dtype("float16" if self.settings.probabilities == "float16" else "uint8")
         scale = 255 if dtype == np.uint8 else 1
         file = opened.enter_context(whole_file(self.out / "probabilities" / f"{item.output}.tif"))
@@ -163,14 +162,14 @@ class MaskWriter:
             planes=len(self.names),
             names=self.names,
             description=f"probability x {scale}" if scale > 1 else "probability, 0 to 1",
-            tags=_tags(item),
+            tags=tags,
         )
 
         def stored(part: Any) -> np.ndarray:
             values = part.probabilities.float()
             return (values * scale).round().byte().cpu().numpy() if scale > 1 else values.half().cpu().numpy()
 
-        yield Band(opened.enter_context(rows), stored)
+        return Band(opened.enter_context(rows), stored)
 
     def _overlay(self, item: Input, image: Any) -> "AbstractContextManager[Any]":
         return _Overlay(self, self.out / "overlays" / f"{item.output}.jpg", image)
@@ -216,6 +215,7 @@ class _Overlay(AbstractContextManager["_Overlay"]):
 
 
 def _tags(item: Input) -> list[Tag]:
+    """Those that say where an image lies, if it says so."""
     return geo_tags(item.path) if georeference(item.path) is not None else []
 
 

@@ -12,8 +12,9 @@ import numpy as np
 TILE = 256  # pixels of a side
 _LEVEL = 6
 _CLASSIC_MOST = 2**32 - 2**26  # bytes of pixels
-_ASCII, _SHORT, _LONG, _DOUBLE, _LONG8 = 2, 3, 4, 12, 16
-_FORMS = {_SHORT: "H", _LONG: "I", _DOUBLE: "d", _LONG8: "Q"}
+ASCII, SHORT, LONG, DOUBLE, LONG8 = 2, 3, 4, 12, 16
+"""Kinds of values."""
+_FORMS = {SHORT: "H", LONG: "I", DOUBLE: "d", LONG8: "Q"}
 _DEFLATE, _GRAY, _PALETTE, _SEPARATE = 8, 1, 3, 2
 _FLOAT, _UNSIGNED = 3, 1
 _DESCRIPTION, _SOFTWARE, _GDAL_METADATA = 270, 305, 42112
@@ -84,17 +85,17 @@ class TiffTiles:
         height, width = self.size
         bits, number = 8 * self.dtype.itemsize, _FLOAT if self.dtype.kind == "f" else _UNSIGNED
         tags = [
-            *(Tag(256, _LONG, [width]), Tag(257, _LONG, [height]), Tag(258, _SHORT, [bits] * self._planes)),
-            *(Tag(259, _SHORT, [_DEFLATE]), Tag(262, _SHORT, [_GRAY if palette is None else _PALETTE])),
-            *(Tag(277, _SHORT, [self._planes]), Tag(284, _SHORT, [_SEPARATE if self._planes > 1 else 1])),
-            *(Tag(322, _SHORT, [TILE]), Tag(323, _SHORT, [TILE]), Tag(339, _SHORT, [number] * self._planes)),
+            *(Tag(256, LONG, [width]), Tag(257, LONG, [height]), Tag(258, SHORT, [bits] * self._planes)),
+            *(Tag(259, SHORT, [_DEFLATE]), Tag(262, SHORT, [_GRAY if palette is None else _PALETTE])),
+            *(Tag(277, SHORT, [self._planes]), Tag(284, SHORT, [_SEPARATE if self._planes > 1 else 1])),
+            *(Tag(322, SHORT, [TILE]), Tag(323, SHORT, [TILE]), Tag(339, SHORT, [number] * self._planes)),
         ]
         if self._planes > 1:
-            tags.append(Tag(338, _SHORT, [0] * (self._planes - 1)))  # of no special meaning
+            tags.append(Tag(338, SHORT, [0] * (self._planes - 1)))  # of no special meaning
         if palette is not None:
             table = np.zeros((3, 256), np.uint16)
             table[:, : len(palette)] = palette.T.astype(np.uint16) * 257
-            tags.append(Tag(320, _SHORT, table.ravel().tolist()))
+            tags.append(Tag(320, SHORT, table.ravel().tolist()))
         return tags
 
     def _flush(self) -> None:
@@ -110,7 +111,7 @@ class TiffTiles:
 
     def _finish(self) -> None:
         """Writes the directory, and where it is into the header."""
-        wide = _LONG8 if self._big else _LONG
+        wide = LONG8 if self._big else LONG
         tables = [Tag(324, wide, self._offsets.ravel().tolist()), Tag(325, wide, self._counts.ravel().tolist())]
         number, room = ("Q", 8) if self._big else ("I", 4)
         entries = []
@@ -138,15 +139,15 @@ def _texts(names: Sequence[str], description: str) -> list[Tag]:
         f'<Item name="DESCRIPTION" sample="{index}" role="description">{escape(name)}</Item>'
         for index, name in enumerate(names)
     )
-    tags = [Tag(_SOFTWARE, _ASCII, "hires")]
+    tags = [Tag(_SOFTWARE, ASCII, "hires")]
     if names:
-        tags.append(Tag(_GDAL_METADATA, _ASCII, f"<GDALMetadata>{items}</GDALMetadata>"))
-    return [*tags, Tag(_DESCRIPTION, _ASCII, description)] if description else tags
+        tags.append(Tag(_GDAL_METADATA, ASCII, f"<GDALMetadata>{items}</GDALMetadata>"))
+    return [*tags, Tag(_DESCRIPTION, ASCII, description)] if description else tags
 
 
 def _encoded(tag: Tag) -> tuple[bytes, int]:
     """The values as bytes, and their number."""
-    if tag.kind == _ASCII:
+    if tag.kind == ASCII:
         text = str(tag.values).encode() + b"\0"
         return text, len(text)
     return struct.pack(f"<{len(tag.values)}{_FORMS[tag.kind]}", *tag.values), len(tag.values)

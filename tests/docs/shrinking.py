@@ -8,8 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from hires.cli_compose import Request, parse
-from hires.cli_errors import readable
+from hires.cli.errors import readable
+from hires.request import Request, parse
 from tests.conftest import REAL_DATA
 from tests.docs.data_sets import SETS, make
 from tests.docs.pages import NOT_RUN, Command

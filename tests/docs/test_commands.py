@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hires import api, cli_settings, instantiate
-from hires.cli_compose import parse
+from hires import api, instantiate
+from hires.cli.compose import composed
 from hires.errors import ConfigError
+from hires.request import parse
 from tests.docs.pages import NOT_RUN, PAGES, Block, Command, blocks, commands
 from tests.docs.shrinking import Absent, Places, completed, known, shrunk, single
 
@@ -43,7 +44,7 @@ def understood(command: Command) -> None:
     request = parse(name, words)
     folder = request.flags.config_dir
     alone = parse(name, [*(["--config-dir", folder] if folder else []), *single(request)])
-    cfg, _ = cli_settings.composed_alone(alone)
+    cfg, _ = composed(alone)
     instantiate.check(cfg, "", tuple(cfg.allow_targets))
 
 

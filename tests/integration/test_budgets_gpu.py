@@ -4,13 +4,13 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
-from hires.cli_compose import config_dir
 from hires.examples import examples_of
 from hires.measured_memory import measure_memory
 from hires.memory.predictions import Shape
 from hires.memory.profile import CONTEXT
 from hires.plans import find_plan, with_plan
 from hires.recipe import read_recipe
+from hires.request import config_dir
 
 GIB = 2**30
 STEPS = 20

@@ -111,7 +111,7 @@ class Training:
         from hydra import compose, initialize_config_dir
 
         from hires import build
-        from hires.cli_compose import config_dir
+        from hires.request import config_dir
 
         self.train, self.folder = build.train, folder
         settings = [

@@ -14,7 +14,7 @@ from hires.data.coco import CocoFolder
 from hires.data.geo_folder import GeoBoxes
 from hires.data.images import read_image
 from hires.ops.paste import pasted
-from hires.prediction import best_confidence
+from hires.predict_images import best_confidence
 from hires.predictor import load_predictor
 from tests.data.geo_files import tags
 

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from hires.cli import _Run
-from hires.cli_compose import parse
+from hires.cli.job import Run
+from hires.request import parse
 from tests.forks import forked
 
 SECONDS = 120
@@ -18,7 +18,7 @@ BOTH = pytest.mark.parametrize(
 @pytest.mark.parametrize("ignored", [False, True], ids=["heard", "ignored"])
 def test_what_is_ignored_from_the_start_stays_so(hires, monkeypatch, number, ignored):
     """As by nohup; else the command ends by it."""
-    monkeypatch.setattr(_Run, "_work", lambda self, cfg: signal.raise_signal(number))
+    monkeypatch.setattr(Run, "_work", lambda self, cfg: signal.raise_signal(number))
     before = signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:
         assert hires("train")[0] == (0 if ignored else 128 + number)
@@ -31,7 +31,7 @@ def test_the_job_of_a_launcher_ends_in_order(number):
     """Where a copy of the command runs in another process: no default action ends it, no result is left."""
 
     def job():
-        run = _Run(parse("train", []), "sweep")
+        run = Run(parse("train", []), "sweep")
         run.__setstate__({})  # what makes it a copy
         run._work = lambda cfg: signal.raise_signal(number)
         signal.signal(number, signal.SIG_DFL)

@@ -46,7 +46,7 @@ def draw(root: Path) -> None:
 
 def first_step(begun: float, overrides: list[str]) -> None:
     """Trains in this process, which started at `begun` (time.monotonic), and prints what its first step took."""
-    from hires import cli
+    from hires.cli import job, main
 
     seconds = {"opening_data": 0.0}
 
@@ -79,9 +79,9 @@ def first_step(begun: float, overrides: list[str]) -> None:
             settings.source = timed(settings.source)
         return module
 
-    cli.import_module = imported
+    job.import_module = imported
     sys.argv = ["hires", "train", *overrides]
-    sys.exit(cli.main())
+    sys.exit(main())
 
 
 def measured(command: list[str], folder: Path, **environment: str) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Says what is wrong with a command line: the key, what was given, what is allowed, the nearest match."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -12,10 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from hires import cli_launchers
-from hires.cli_compose import Request
+from hires.cli import launchers
+from hires.config_values import keys_below
 from hires.errors import ConfigError
 from hires.instantiate import no_such_key
+from hires.request import Request
 
 CONFIG_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
 """What hydra raises for a wrong command line or config file."""
@@ -68,7 +69,7 @@ def problems(request: Request) -> Iterator[str]:
         if not chosen and not override.key_or_group.startswith("hydra"):
             yield from _key_problems(override, base)
         if override.key_or_group.startswith("hydra."):
-            yield from cli_launchers.key_problems(override, request)
+            yield from launchers.key_problems(override, request)
 
 
 def syntax(text: str) -> str:
@@ -102,7 +103,7 @@ def unknown_option(group: str, given: Any, options: list[str]) -> str:
 
 def missing(key: str, base: DictConfig) -> str:
     """A key that a composed configuration does not have, at any depth."""
-    paths = list(_paths(base))
+    paths = list(keys_below(base))
     parts = key.split(".")
     depth = max(n for n in range(len(parts)) if n == 0 or ".".join(parts[:n]) in paths)
     where = ".".join(parts[:depth])
@@ -119,11 +120,6 @@ def missing(key: str, base: DictConfig) -> str:
         same = [path for path in paths if path.rpartition(".")[2] == parts[-1]]
         near = same or get_close_matches(key, paths, n=1)
     return no_such_key(key, near[0] if near else None, where, allowed)
-
-
-def has(base: DictConfig, key: str) -> bool:
-    """Whether a composed configuration has a key, at any depth."""
-    return key in _paths(base)
 
 
 def translated(error: Exception) -> str:
@@ -180,7 +176,7 @@ def checkpointing(text: str, base: DictConfig) -> Iterator[str]:
     """The hint for who knows activation checkpointing by another name."""
     key, _, value = text.lstrip("+~").partition("=")
     in_key, in_value = _CHECKPOINTING.search(key), re.search(_CHECKPOINTING.pattern + r"['\"]?\s*:", value)
-    paths = _paths(base)
+    paths = keys_below(base)
     if in_value or (in_key and key not in paths):
         instead = f"set {_POLICIES}" if _POLICIES in paths else f"{_POLICIES}, which this command does not have"
         yield f"{key}: no such key; hires calls this activation checkpointing: {instead}"
@@ -201,7 +197,7 @@ def _group_problems(override: Override, options: list[str]) -> Iterator[str]:
 
 def _key_problems(override: Override, base: DictConfig) -> Iterator[str]:
     key, _ = _key_and_value(override)
-    paths = _paths(base)
+    paths = keys_below(base)
     value = override.value()
     if override.is_add():
         if key in paths:
@@ -212,7 +208,7 @@ def _key_problems(override: Override, base: DictConfig) -> Iterator[str]:
         yield missing(key, base)
     elif isinstance(value, dict) and OmegaConf.is_dict(OmegaConf.select(base, key, throw_on_missing=False)):
         hint = f" (++{_POLICIES}=... adds it)" if key == _POLICIES else ""
-        yield from (missing(path, base) + hint for path in _paths(value, f"{key}.") if path not in paths)
+        yield from (missing(path, base) + hint for path in keys_below(value, f"{key}.") if path not in paths)
 
 
 def _one_policy_for_all(key: str, base: DictConfig) -> Iterator[str]:
@@ -234,19 +230,3 @@ def _base(request: Request, choices: list[Override]) -> DictConfig:
         return request.compose([o.input_line or "" for o in choices])
     except CONFIG_ERRORS:
         return request.compose([])
-
-
-def _paths(node: Any, prefix: str = "") -> dict[str, None]:
-    """Every dotted key below a node, in order."""
-    plain = OmegaConf.to_container(node, resolve=False) if OmegaConf.is_config(node) else node
-    found: dict[str, None] = {}
-    for key, child in _items(plain):
-        if str(key).startswith("_") or (not prefix and key == "hydra"):
-            continue
-        found[f"{prefix}{key}"] = None
-        found.update(_paths(child, f"{prefix}{key}."))
-    return found
-
-
-def _items(plain: Any) -> Iterable[tuple[Any, Any]]:
-    return plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()

@@ -13,11 +13,11 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from hires import runs
+from hires.config_values import settings_of
 from hires.data.mask_values import mask_values
 from hires.engine.display import Terminal, log_to
 from hires.engine.files import write_json
 from hires.engine.shortage import release
-from hires.instantiate import instantiate
 from hires.interfaces import ConfigError, DataError, TrainingError
 from hires.ops.out_of_memory import is_out_of_memory
 from hires.predictions.boxes import BoxWriter, Thresholds
@@ -32,7 +32,6 @@ from hires.run_files import at_checkpoint, read_json
 log = logging.getLogger(__name__)
 
 RESULT, CLASSES = "predict.json", "classes.json"
-_SETTINGS = tuple(PredictionSettings.__dataclass_fields__)
 _SAME_RESULT = ("batch_size", "every", "metric")  # of `evaluation`: nothing that is written depends on them
 
 
@@ -44,14 +43,12 @@ def predict(cfg: DictConfig) -> dict[str, Any]:
     console = Terminal()
     log_to(console, None)
     plain: Any = OmegaConf.to_container(cfg, resolve=True)
-    target = f"{PredictionSettings.__module__}.{PredictionSettings.__name__}"
-    settings = instantiate({"_target_": target, **{name: plain[name] for name in _SETTINGS}}, "")
     outcome = predict_images(
         plain["run"],
         plain["source"],
         checkpoint=plain["checkpoint"],
         out=plain["out"],
-        settings=settings,
+        settings=settings_of(PredictionSettings, cfg),
         data_dir=plain["data_dir"],
         data=plain["data"],
         evaluation=plain["evaluation"],

@@ -10,21 +10,9 @@ import yaml
 
 from hires import cli
 from hires.errors import ConfigError, DataError
-from tests.command_lines import Calls, Hires, python, stand_in, typed, wrong
+from tests.command_lines import Calls, Hires, python, wrong
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return stand_in(monkeypatch)
-
-
-@pytest.fixture
-def hires(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Hires:
-    return typed(monkeypatch, tmp_path, capsys)
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_without_a_command_one_line_each(hires: Hires) -> None:
@@ -188,5 +176,5 @@ def test_a_wrong_value_ends_the_real_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_is_a_script_too(name):
-    script = Path(__file__).parent.parent / "tools" / f"{name.replace('-', '_')}.py"
+    script = ROOT / "tools" / f"{name.replace('-', '_')}.py"
     assert f'run_command("{name}"' in script.read_text()

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from hires import runs
+from hires import resuming
 from hires.interfaces import ConfigError
 
 KEPT = {
@@ -24,7 +24,7 @@ KEPT = {
 def changed(*overrides):
     given = OmegaConf.merge(OmegaConf.create(KEPT), OmegaConf.from_dotlist(list(overrides)))
     keys = [override.partition("=")[0] for override in overrides]
-    return runs._changed(OmegaConf.create(KEPT), given, keys)
+    return resuming._changed(OmegaConf.create(KEPT), given, keys)
 
 
 def test_all_that_may_not_change_is_told_at_once():
@@ -45,8 +45,8 @@ def test_what_may_change_does_and_the_rest_stays():
 def test_what_has_changed_is_told_in_one_line(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("hires"), "propagate", True)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(KEPT))
-    with caplog.at_level(logging.INFO, "hires.runs"):
-        runs.tell_changes(tmp_path, OmegaConf.create(KEPT))
+    with caplog.at_level(logging.INFO, "hires.resuming"):
+        resuming.tell_changes(tmp_path, OmegaConf.create(KEPT))
         assert not caplog.messages
-        runs.tell_changes(tmp_path, changed("optimizer.lr=0.2", "optimizer.weight_decay=0.5"))
+        resuming.tell_changes(tmp_path, changed("optimizer.lr=0.2", "optimizer.weight_decay=0.5"))
     assert caplog.messages == ["From now on: optimizer.lr=0.2 (was 0.1), optimizer.weight_decay=0.5 (was 0.0)"]

@@ -18,8 +18,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from hires.cli_quotes import quote_elements
 from hires.errors import ConfigError
+from hires.quotes import quote_elements
 
 _NO_GROUPS = ("hydra", "launcher")
 """Folders of options of Hydra's own, and of files for programs that rent machines."""

@@ -15,9 +15,9 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from hires.cli_compose import Request, config_dir
 from hires.errors import ConfigError, HiresError, TrainingError
-from hires.instantiate import TARGET, no_such_key
+from hires.instantiate import TARGET, no_such_key, unknown_key
+from hires.request import Request, config_dir
 
 GROUP = "hydra/launcher"
 _FAILED = ".failed"  # a folder in that of a sweep
@@ -76,11 +76,7 @@ def _check_keys(node: DictConfig, file: Path) -> None:
     allowed = [str(key) for key in yaml.safe_load(file.read_text(encoding="utf-8"))]
     for key in map(str, node):
         if key not in allowed:
-            near = get_close_matches(key, allowed, n=1)
-            where = "hydra.launcher"
-            raise ConfigError(
-                no_such_key(f"{where}.{key}", f"{where}.{near[0]}" if near else None, where, allowed)
-            )
+            raise ConfigError(unknown_key("hydra.launcher", key, allowed))
 
 
 def _devices(cfg: DictConfig) -> Any:

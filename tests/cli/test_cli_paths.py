@@ -3,7 +3,8 @@
 import pytest
 from omegaconf import OmegaConf
 
-from hires.cli_paths import as_texts
+from hires.cli.paths import as_texts
+from tests.command_lines import wrong
 
 
 def test_numbers_are_names():
@@ -43,12 +44,10 @@ def test_an_empty_text_is_not_null(hires, key):
     assert (code, error) == (2, f"{key}: got an empty text, allowed: a path, or null\n")
 
 
-@pytest.mark.parametrize("key", ["resume", "run_config"])
-def test_a_number_names_a_run(hires, key, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, _, error = hires("train", f"{key}=2025")
-    assert code
-    assert error.startswith("2025: ")
+def test_a_number_names_a_run(hires, calls):
+    assert hires("train", "resume=2025")[0] == 0
+    assert calls[0][1]["resume"] == "2025"
+    assert wrong(hires("train", "run_config=2025"), code=1).startswith("2025: cannot be read")
 
 
 def test_flags_that_do_not_go_together_are_told_before_anything_else(hires):

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ import torch.distributed as dist
 import yaml
 from omegaconf import OmegaConf
 
-from hires import cli_launchers
+from hires.cli import launchers
+from tests.command_lines import Hires, wrong
 
 config = pytest.importorskip("hydra_plugins.hydra_submitit_launcher.config")
-Hires = Callable[..., tuple[int, str, str]]
-CONFIGS = Path(__file__).parents[1] / "configs" / "hydra" / "launcher"
+CONFIGS = Path(__file__).parents[2] / "configs" / "hydra" / "launcher"
 SLURM, LOCAL = "hydra/launcher=submitit_slurm", "hydra/launcher=submitit_local"
 
 SBATCH = """#!{python}
@@ -63,13 +62,6 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder
-
-
-def wrong(result: tuple[int, str, str]) -> str:
-    """The one line on stderr of a call that was refused."""
-    code, out, error = result
-    assert (code, out, error.count("\n")) == (2, "", 1), error
-    return error
 
 
 @pytest.mark.parametrize(("name", "plugins"), [("slurm", "SlurmQueueConf"), ("local", "LocalQueueConf")])
@@ -141,11 +133,11 @@ def test_without_the_plugin_it_says_how_to_install_it(hires: Hires, monkeypatch:
 
 
 def test_a_job_may_fail_after_the_sweep_has_ended(tmp_path: Path) -> None:
-    cli_launchers.expect_failures(str(tmp_path))
+    launchers.expect_failures(str(tmp_path))
     for message in ("said first", "said later"):
-        cli_launchers.report_failure(str(tmp_path), 3, 2, message)
-    assert cli_launchers.failures(str(tmp_path)) == [(2, "said first")]
-    cli_launchers.report_failure(str(tmp_path), 4, 2, "nobody waits any more")
+        launchers.report_failure(str(tmp_path), 3, 2, message)
+    assert launchers.failures(str(tmp_path)) == [(2, "said first")]
+    launchers.report_failure(str(tmp_path), 4, 2, "nobody waits any more")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,7 +1,7 @@
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from hires.cli_quotes import quote_elements
+from hires.quotes import quote_elements
 
 
 @pytest.mark.parametrize(

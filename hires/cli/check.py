@@ -13,18 +13,19 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from hires.cli_compose import Request
-from hires.cli_errors import readable
-from hires.cli_help import comments_of
-from hires.cli_launchers import check as check_launcher
-from hires.cli_paths import as_texts
+from hires.cli.errors import readable
+from hires.cli.help import comments_of
+from hires.cli.launchers import check as check_launcher
+from hires.cli.paths import as_texts
+from hires.config_values import plain
 from hires.errors import ConfigError
 from hires.instantiate import ALLOWING, TARGET, allowed_on_command_line, missing_keys, unknown_key
+from hires.request import Request
 
-HYDRA_OWN = re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)\.[\w.]+(Launcher|Sweeper)")
+_HYDRA_OWN = re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)\.[\w.]+(Launcher|Sweeper)")
 """Launchers and sweepers of Hydra and its plugins."""
 
-EXAMPLES = {
+_EXAMPLES = {
     "run": "run=runs/demo/2025-01-31_12-00-00",
     "data.root": "data.root=/data/vessels",
     "data.classes": "'data.classes={background: 0, vessel: 255}'",
@@ -37,15 +38,14 @@ def check(cfg: DictConfig, request: Request, node: Any = None) -> None:
     `node` is hydra's own, where the configuration is not that of the running job.
     """
     as_texts(cfg)
-    plain = OmegaConf.to_container(cfg, resolve=False)
-    assert isinstance(plain, dict)
+    own = plain(cfg)
     schema = _schema(request, request.config_name)
     if schema:
-        check_keys(plain, schema, _groups(node or HydraConfig.get()))
-    missing = next(missing_keys(plain), None)
+        check_keys(own, schema, _groups(node or HydraConfig.get()))
+    missing = next(missing_keys(own), None)
     if missing:
         comment = comments_of(request).get(missing, "")
-        example = EXAMPLES.get(missing, f"{missing}=...")
+        example = _EXAMPLES.get(missing, f"{missing}=...")
         raise ConfigError(f"{missing}: must be given, for example {example}{f' ({comment})' if comment else ''}")
     check_interpolations(cfg)
 
@@ -65,7 +65,7 @@ def check_hydra(request: Request) -> DictConfig:
     trusted = tuple(f"{prefix.rstrip('.')}." for prefix in allowed_on_command_line())
     for part in ("callbacks", "launcher", "sweeper"):
         for key, name in _called(_resolved(node[part]), f"hydra.{part}"):
-            if not (HYDRA_OWN.fullmatch(str(name)) or str(name).startswith(trusted)):
+            if not (_HYDRA_OWN.fullmatch(str(name)) or str(name).startswith(trusted)):
                 raise ConfigError(f"{key}: {name!r} is not allowed; {ALLOWING}")
     return composed
 
@@ -85,10 +85,10 @@ def _called(node: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from _called(value, f"{path}.{key}")
 
 
-def check_keys(plain: dict[Any, Any], schema: dict[Any, Any], groups: set[str]) -> None:
+def check_keys(given: dict[Any, Any], schema: dict[Any, Any], groups: set[str]) -> None:
     """Top-level keys are those of the command's file and its groups; groups hold parts with `_target_`."""
     own = {key: value for key, value in schema.items() if key not in ("defaults", "hydra")}
-    for key, value in plain.items():
+    for key, value in given.items():
         if key not in own and key not in groups:
             raise ConfigError(unknown_key("", str(key), sorted({*own, *groups})))
         if not isinstance(value, dict) or TARGET in value:
@@ -99,7 +99,7 @@ def check_keys(plain: dict[Any, Any], schema: dict[Any, Any], groups: set[str]) 
             if key not in own and child is not None and not (isinstance(child, dict) and TARGET in child):
                 raise ConfigError(f"{key}.{name}: got {child!r}, allowed: a mapping with {TARGET}")
     for key in [*own, *_chosen_groups(schema)]:
-        if key not in plain:
+        if key not in given:
             raise ConfigError(f"{key}: has been removed, but is needed")
 
 

@@ -7,22 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.command_lines import Calls, Hires, stand_in, typed, wrong
+from tests.command_lines import Calls, Hires, wrong
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return stand_in(monkeypatch)
-
-
-@pytest.fixture
-def hires(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Hires:
-    return typed(monkeypatch, tmp_path, capsys)
-
-
-@pytest.mark.parametrize("target", ["os.system", "hires.cli.os.system", "builtins.eval", "torch.hub.load"])
+@pytest.mark.parametrize("target", ["os.system", "hires.cli.job.os.system", "builtins.eval", "torch.hub.load"])
 @pytest.mark.parametrize(
     "override",
     [

@@ -6,22 +6,10 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from hires import cli_errors
-from hires.cli_compose import parse
+from hires.cli import errors
 from hires.errors import ConfigError
-from tests.command_lines import Calls, Hires, stand_in, typed, wrong
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return stand_in(monkeypatch)
-
-
-@pytest.fixture
-def hires(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Hires:
-    return typed(monkeypatch, tmp_path, capsys)
+from hires.request import parse
+from tests.command_lines import Calls, Hires, wrong
 
 
 def test_a_mistyped_key_of_an_experiment_file(hires: Hires, tmp_path: Path) -> None:
@@ -171,7 +159,7 @@ def test_the_checkpointing_hint_stays_true() -> None:
     """Once the memory group has the key, the hint says to set it."""
     request = parse("train", ["grad_checkpointing=true"])
     with pytest.raises(ConfigError, match="memory.activation_checkpointing"):
-        cli_errors.check_overrides(request)
+        errors.check_overrides(request)
     base = OmegaConf.create({"memory": {"activation_checkpointing": "none"}})
-    (hint,) = cli_errors.checkpointing("grad_checkpointing=true", base)
+    (hint,) = errors.checkpointing("grad_checkpointing=true", base)
     assert hint.endswith("activation checkpointing: set memory.activation_checkpointing")

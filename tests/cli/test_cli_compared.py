@@ -4,19 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_lines import Calls, Hires, stand_in, typed, wrong
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return stand_in(monkeypatch)
-
-
-@pytest.fixture
-def hires(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Hires:
-    return typed(monkeypatch, tmp_path, capsys)
+from tests.command_lines import Calls, Hires, wrong
 
 
 def test_settings_get_the_command_line_and_their_own_overrides(hires: Hires, calls: Calls) -> None:

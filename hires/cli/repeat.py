@@ -16,13 +16,16 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from hires import cli_check, cli_errors, instantiate
-from hires.cli_compose import Request
-from hires.cli_paths import as_texts
+from hires import instantiate
+from hires.cli.check import check
+from hires.cli.errors import missing
+from hires.cli.paths import as_texts
+from hires.config_values import keys_below, plain
 from hires.errors import ConfigError
+from hires.request import Request
 
 KEY = "run_config"
-_OF_THE_COMMAND = (
+OF_THE_COMMAND = (
     *(KEY, "run_dir", "resume", "allow_targets", "log_level"),
     *("runs", "settings", "steps", "evaluate", "measure_memory"),  # of compare
 )
@@ -38,7 +41,7 @@ def loosened(request: Request) -> Request:
     """
     if not any(text.startswith(f"{KEY}=") for text in request.overrides):
         return request
-    own = (*request.groups(), *_OF_THE_COMMAND)
+    own = (*request.groups(), *OF_THE_COMMAND)
     let_in = {text for text in request.overrides if _is_value(text, own)}
     overrides = [f"++{text}" if text in let_in else text for text in request.overrides]
     keys = {text.partition("=")[0] for text in let_in} | getattr(request.flags, _LOOSENED, set())
@@ -76,11 +79,11 @@ def repeated(cfg: DictConfig, node: Any, request: Request) -> DictConfig:
     if "experiment" in chosen:
         raise ConfigError(f"experiment: cannot be chosen beside {KEY}, which has the keys of one already")
     for group in _changed_groups(node, request) | chosen:
-        kept[group] = _plain(cfg).get(group)
+        kept[group] = plain(cfg).get(group)
     for override in overrides:
-        if override.key_or_group not in (*chosen, *_OF_THE_COMMAND):
+        if override.key_or_group not in (*chosen, *OF_THE_COMMAND):
             _apply(kept, override)
-    for key in _OF_THE_COMMAND:
+    for key in OF_THE_COMMAND:
         if key in cfg:
             kept[key] = cfg[key]
     kept[KEY] = None
@@ -93,11 +96,11 @@ def _checked(path: Path, cfg: DictConfig, node: Any, request: Request) -> DictCo
 
     with _named(path):
         kept = read_config(path)
-        own = _plain(cfg)
+        own = plain(cfg)
         for key in own:
-            if key not in kept and (key in _OF_THE_COMMAND or not isinstance(own[key], dict)):
+            if key not in kept and (key in OF_THE_COMMAND or not isinstance(own[key], dict)):
                 kept[key] = own[key]
-        cli_check.check(kept, request, node)
+        check(kept, request, node)
         instantiate.check(kept, "", instantiate.allowed_on_command_line())
     return kept
 
@@ -135,9 +138,9 @@ def _changed_groups(node: Any, request: Request) -> set[str]:
 
 def _apply(kept: DictConfig, override: Override) -> None:
     key, value = override.key_or_group, override.value()
-    there = cli_errors.has(kept, key)
+    there = key in keys_below(kept)
     if not there and not (override.is_add() or override.is_force_add()):
-        raise ConfigError(cli_errors.missing(key, kept))
+        raise ConfigError(missing(key, kept))
     try:
         if override.is_delete():
             parent, _, name = key.rpartition(".")
@@ -149,10 +152,3 @@ def _apply(kept: DictConfig, override: Override) -> None:
         OmegaConf.update(kept, key, value, merge=merge or override.is_force_add(), force_add=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"{key}: {str(error).splitlines()[0]}") from error
-
-
-def _plain(cfg: DictConfig) -> dict[str, Any]:
-    """Interpolations as they are written."""
-    plain = OmegaConf.to_container(cfg, resolve=False)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}

@@ -3,10 +3,11 @@
 import pytest
 from omegaconf import OmegaConf
 
-from hires import cli_repeat, cli_settings
 from hires.api import _composed
-from hires.cli_compose import parse
+from hires.cli.compared import compose_settings
+from hires.cli.repeat import loosened
 from hires.interfaces import ConfigError
+from hires.request import parse
 from hires.runs import save_config
 
 
@@ -34,7 +35,7 @@ def test_settings_are_compared_on_top_of_a_run(kept):
     given = ("settings={one: [optimizer.lr=0.5], other: [optimizer=adamw]}", "steps=2", f"run_config={kept}")
     request = parse("compare", given)
     with _composed("compare", given) as cfg:
-        found = cli_settings.compose_settings(cfg, cli_repeat.loosened(request))
+        found = compose_settings(cfg, loosened(request))
     optimizers = [(each.cfg.optimizer.name, each.cfg.optimizer.lr) for each in found.values()]
     assert optimizers == [("nesterov", 0.5), ("adamw", 0.001)]
     assert {each.cfg.seed for each in found.values()} == {3}

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
 
-from hires.cli_compose import Request
+from hires.config_values import flow, keys_below, plain
+from hires.request import Request
 
-EXAMPLES = {
+_EXAMPLES = {
     "train": (
         ("hires train experiment=demo", "the built-in demo, a few minutes on two CPU cores"),
         (
@@ -29,6 +29,14 @@ EXAMPLES = {
         ("hires predict run=RUN source=DIR", "every image below a folder, into RUN/predict/DIR"),
         ("hires predict run=RUN source='photos/*.jpg' out=DIR checkpoint=last", "a glob, the last weights"),
         ("hires predict run=RUN source=scene.tif probabilities=true", "a GeoTIFF stays one"),
+    ),
+    "autobatch": (
+        ("hires autobatch experiment=demo memory.budget=600MiB", "the largest micro-batch that fits"),
+        ("hires autobatch experiment=demo memory.maximize=resolution", "the largest image size, here and now"),
+        (
+            "hires autobatch experiment=demo memory.device=cuda memory.budget=8GiB memory.maximize=throughput",
+            "the fastest plan, for a GPU that need not be there",
+        ),
     ),
     "profile": (
         ("hires profile experiment=demo memory.measure=true", "what a step occupies, predicted and measured"),
@@ -69,7 +77,7 @@ EXAMPLES = {
     ),
 }
 
-FLAGS = (
+_FLAGS = (
     ("-m", "run once for every combination of comma-separated values"),
     ("-m hydra/launcher=submitit_slurm", "the same, each run a job of SLURM; submitit_local: each a process here"),
     ("--config-dir DIR", "also look for options in DIR, for example DIR/experiment/mine.yaml"),
@@ -78,7 +86,7 @@ FLAGS = (
     ("--hydra-help", "more flags, of Hydra itself"),
 )
 
-QUOTES = (
+_QUOTES = (
     "A value with = or other special characters needs inner quotes: resume='\"runs/a=b\"'. "
     "A key that is not there yet, in a mapping that takes any, needs a +: +optimizer.arguments.amsgrad=true."
 )
@@ -96,22 +104,21 @@ def command_help(request: Request, summary: str) -> str:
     """The whole help of a command, with the choices that were made on its command line."""
     cfg = request.compose(request.overrides)
     chosen = {str(k): v for k, v in cfg.hydra.runtime.choices.items() if "/" not in str(k)}
-    plain = OmegaConf.to_container(cfg, resolve=False)
-    assert isinstance(plain, dict)
-    plain.pop("hydra")
+    own = plain(cfg)
+    own.pop("hydra")
     comments = comments_of(request)
-    knobs = dict(_knobs(plain, comments))
+    knobs = dict(_knobs(own, comments))
     options = {group: names for group, names in request.groups().items() if group in chosen and len(names) > 0}
     usage = f"hires {request.command} {'[GROUP=OPTION ...] ' if options else ''}[KEY=VALUE ...] [FLAGS]"
     sections = [summary, "", f"Usage: {usage}", "", "Examples:"]
-    for line, text in EXAMPLES.get(request.command, ()):
+    for line, text in _EXAMPLES[request.command]:
         sections += [f"  {line}", f"      {text}"]
-    sections += ["", "Flags:", *(line for flag, text in FLAGS for line in _entry(flag, text))]
+    sections += ["", "Flags:", *(line for flag, text in _FLAGS for line in _entry(flag, text))]
     if options:
         sections += ["", "Groups (* chosen):", *_group_lines(request, options, chosen)]
     sections += ["", "Knobs:", *(line for k, v in knobs.items() for line in _knob(k, v, comments))]
-    sections += _further(request, options, set(_paths(plain)))
-    return "\n".join([*sections, "", *textwrap.wrap(QUOTES, _width())])
+    sections += _further(request, options, set(keys_below(own)))
+    return "\n".join([*sections, "", *textwrap.wrap(_QUOTES, _width())])
 
 
 def comments_of(request: Request) -> dict[str, str]:
@@ -174,24 +181,11 @@ def _knobs(node: dict[Any, Any], comments: dict[str, str], prefix: str = "") -> 
             yield name, ""
             yield from _knobs(value, comments, f"{name}.")
         else:
-            yield name, _flow(value)
+            yield name, (value or '""') if isinstance(value, str) else flow(value)
 
 
 def _is_mapping(item: tuple[Any, Any]) -> bool:
     return isinstance(item[1], dict)
-
-
-def _paths(node: Any, prefix: str = "") -> Iterator[str]:
-    for key, value in node.items() if isinstance(node, dict) else ():
-        yield f"{prefix}{key}"
-        yield from _paths(value, f"{prefix}{key}.")
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, str):
-        return value or '""'
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
-    return text.removesuffix("...\n").strip()
 
 
 def _knob(key: str, value: str, comments: dict[str, str]) -> list[str]:
