@@ -55,7 +55,9 @@ def with_rungs(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> MemoryPlan
     units = find_units(task, task.stages())
     named = policies_of(recipe.memory.activation_checkpointing, units)
     policies = {name: str(policy) for name, policy in named.items()}
-    thrifty = {name: "full" if policy in ("none", "selective") else policy for name, policy in policies.items()}
+    thrifty = {
+        name: policy if policy.startswith(("full", "offload")) else "full" for name, policy in policies.items()
+    }
     least = min(recipe.memory.min_micro_batch or least_micro_batch(task), plan.micro_batch_size)
     rungs = rungs_of(replace(plan, policies=policies), recipe.share, thrifty, least)
     return replace(plan, rungs=rungs)

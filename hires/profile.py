@@ -13,6 +13,7 @@ from hires.engine.display import Terminal, log_to
 from hires.engine.files import write_json, write_text
 from hires.examples import Examples, examples_of
 from hires.measured_memory import Measured, measure_memory
+from hires.memory.kinds import KINDS
 from hires.memory.mixtures import Mixtures, fit, overhead_of
 from hires.memory.needs import needs_of
 from hires.memory.policies import as_override, parse_policy, policies_of, shortened
@@ -106,7 +107,8 @@ def predicted(training: SimulatedTraining, measured: Measured) -> dict[str, Any]
 def _alternatives(training: SimulatedTraining) -> list[str]:
     """The policies that all units can have, `none` first; those of segments only for a budget."""
     segments = ["full@2", "full@stage"] if training.recipe.memory.budget else []
-    return ["none", "selective", "full", *segments, *(["offload"] if training.offloads else [])]
+    kept_here = [kind for kind in KINDS if kind != "offload"]
+    return [*kept_here, *segments, *(["offload"] if training.offloads else [])]
 
 
 def _fitting(training: SimulatedTraining, alternatives: dict[str, MemoryProfile]) -> dict[str, Any] | None:

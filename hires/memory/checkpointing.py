@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from hires.interfaces import ConfigError
-from hires.memory.forwards import APPLIED, Applied, forget_layer, keep_elsewhere, keep_heavy, keep_input
-from hires.memory.layers import forgettable_layers
+from hires.memory.forwards import APPLIED, Applied
+from hires.memory.kinds import KINDS
 from hires.memory.offload import Offload, make_offload
 from hires.memory.policies import KEY, Policies, Policy, policies_of, segments_of
 from hires.memory.units import Unit
@@ -52,17 +52,10 @@ def apply_policies(
 
 
 def _apply(policy: Policy, module: nn.Module, applied: Applied) -> None:
-    # A unit without weights is all pointwise, as losses are: nothing in it is worth keeping.
-    heavy = any(True for _ in module.parameters())
-    if policy.kind == "full" or (policy.kind == "selective" and not heavy):
-        _exchange(module, keep_input, applied)
-    elif policy.kind == "selective":
-        for layer in forgettable_layers(module):
-            _exchange(layer, forget_layer, applied)
-        if APPLIED not in module.__dict__:
-            _exchange(module, keep_heavy, applied)
-    elif policy.kind == "offload" and applied.offload is not None:
-        _exchange(module, keep_elsewhere, applied)
+    if policy.kind == "offload" and applied.offload is None:
+        return
+    for part, forward in KINDS[policy.kind](module):
+        _exchange(part, forward, applied)
 
 
 def remove_policies(root: nn.Module) -> None:

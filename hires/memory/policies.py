@@ -4,18 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal, get_args
 
 from hires.interfaces import ConfigError
+from hires.memory.kinds import KINDS
 from hires.memory.units import Unit
 
 KEY = "memory.activation_checkpointing"
 AUTO = "auto"  # a planner decides
-Kind = Literal["none", "selective", "full", "offload"]
-KINDS = get_args(Kind)
 Policies = str | Mapping[str, str]
 """One policy for all units, or policies by stage, unit or range of units."""
-_POLICY = re.compile(r"(none|selective|full|offload)|full@(stage|[1-9]\d*)")
+_TOGETHER = re.compile(r"full@(stage|[1-9]\d*)")
 _UNITS = re.compile(r"([a-z]+\d*)(?:\.(\d+)(?:-(\d+))?)?")
 
 
@@ -23,7 +21,7 @@ _UNITS = re.compile(r"([a-z]+\d*)(?:\.(\d+)(?:-(\d+))?)?")
 class Policy:
     """What is kept of the units of a segment; `together` units make a segment, None: all of a stage."""
 
-    kind: Kind = "none"
+    kind: str = "none"  # one of KINDS
     together: int | None = 1
 
     def __str__(self) -> str:
@@ -32,17 +30,16 @@ class Policy:
 
 
 def parse_policy(text: str, key: str = KEY) -> Policy:
-    """`none`, `selective`, `full`, `offload`, `full@stage`, `full@2`. Raises ConfigError for anything else."""
-    match = _POLICY.fullmatch(text)
+    """One of KINDS, `full@stage` or `full@2`. Raises ConfigError for anything else."""
+    if text in KINDS:
+        return Policy(text)
+    match = _TOGETHER.fullmatch(text)
     if match is None:
         raise ConfigError(
             f"{key}: got {text}, allowed: {', '.join(KINDS)}, full@stage, full@2 (two units together), "
             f"or {AUTO} for all"
         )
-    kind, together = match.groups()
-    if together is None:
-        return Policy(kind)  # type: ignore[arg-type]
-    return Policy("full", None if together == "stage" else int(together))
+    return Policy("full", None if match[1] == "stage" else int(match[1]))
 
 
 def check_policies(said: Policies) -> None:
