@@ -157,7 +157,8 @@ def _ways(content: Mapping[str, Any], time: Callable[[Any], float]) -> str:
         cells = (cell for case in content["cases"].values() for cell in _way(case, way, time))
         rows.append([POLICIES.get(way, way), *cells])
     found = [row for case in content["cases"].values() for row in case.values()]
-    return table(head, rows, made(content, found if any("date" in row for row in found) else ()))
+    words = made(content, found if any("date" in row for row in found) else ())
+    return table(head, rows, words.replace("*", f"*Within {content['budget'] / 2**30:g} GiB. ", 1))
 
 
 def _way(rows: Mapping[str, Any], way: str, time: Callable[[Any], float]) -> list[str]:
@@ -276,7 +277,7 @@ def timm_result() -> str:
     status = [row["status"] for row in content["families"].values()]
     passed, failed = status.count("pass"), status.count("fail")
     return (
-        f"Of {len(status)} families of timm {content['timm']}, {passed + failed} are offered as feature backbones, "
+        f"Of {len(status)} families of timm {content['timm']}, {passed + failed} are feature backbones, "
         f"of which {passed} pass ({passed / (passed + failed):.1%})"
     )
 
