@@ -66,6 +66,47 @@ def test_what_was_not_measured_is_not_made_up(copied):
     assert "| whole images resized to 512 | not run | not run | not run | not run | |" in text
 
 
+def shown(root: Path, name: str, content: object, mark: str = "") -> str:
+    """What a mark says when a JSON has that content."""
+    (root / "docs" / "bench" / f"{name}.json").write_text(json.dumps(content))
+    (root / "README.md").write_text(f"It is\n<!-- figures: {mark or name} -->\n?\n<!-- /figures -->\n")
+    done = tables(root)
+    assert done.returncode == 0, done.stderr
+    return (root / "README.md").read_text()
+
+
+def test_cases_that_are_missing_are_said_not_to_be_run(copied):
+    found = {
+        way: {"side": side, "pixels": side**2, "seconds": seconds}
+        for way, side, seconds in (("all kept", 1000, 2.0), ("timm's flag", 1200, 3.6))
+    }
+    text = shown(copied, "pixels_cpu", {"budget": 2**31, "cases": {"U-Net, resnet50": found}})
+    absent = " ".join(["not run |"] * 4)
+    assert f"| all kept | 1000² | 1.00 | 0.69 | 1.00 | {absent}" in text
+    assert f"| timm's flag | 1200² | 1.44 | 1.00 | 1.25 | {absent}" in text
+    assert f"| the planner | {absent} {absent}" in text
+    assert "*Within 2 GiB. Day not recorded.*" in text
+    text = shown(copied, "planner_time", {"backbones": {}})
+    assert "| resnet50 | not run | | | |" in text
+
+
+def test_plans_that_ran_out_of_memory_show(copied):
+    case = {"gib": 2, "model": "fcos", "backbone": "resnet18", "goal": "batch", "micro_batch_size": 4}
+    case |= {"image_size": [256, 256], "search_seconds": 7.2, "date": "2026-12-24", "next": None}
+    failed = {**case, "steps": {"survived": False, "reserved": None}}
+    after = {"shape": {"micro_batch": 5, "height": 256, "width": 256}, "predicted": 2**31, "failed": False}
+    fine = {**case, "gib": 4, "steps": {"survived": True, "reserved": 3 * 2**30}, "next": after}
+    text = shown(copied, "autobatch", {"cases": [failed, fine]})
+    assert "| 2 GiB | FCOS, resnet18 | batch | 4 x 256 x 256 | | **yes** | none | 7 s |" in text
+    assert "| 75.0% | no | 5 x 256 x 256: predicted 2.00 GiB, **gets through** | 7 s |" in text
+    assert text.count("not run") == 16
+    assert "*Made 2026-12-24.*" in text
+    assert "25.0%" in shown(copied, "autobatch", {"cases": [failed, fine]}, "autobatch_unused")
+    counts = shown(copied, "autobatch", {"cases": [failed, fine]}, "autobatch_counts")
+    assert "2 of 18 cases were run: 1 trained within the limit" in counts
+    assert "shape failed in 0 of 1" in counts
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

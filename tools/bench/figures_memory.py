@@ -10,6 +10,8 @@ from figures import NOT_RUN, bench, block, made, span, table
 POLICIES = {"planner": "the planner", "planner, offload": "the planner with `offload`", "full": "`full`"}
 ASKED = {"live": "0.5 %, 2 %", "allocated, float32": "2 %, 5 %", "allocated, bfloat16": "2 %, 10 %"}
 WAYS = ("all kept", "timm's flag", "full", "planner", "planner, offload")
+NETWORKS = ("U-Net, resnet50", "FPN, convnext_tiny")
+BACKBONES = ("resnet50", "convnext_tiny", "efficientnet_b0")
 KINDS = {"32-true": "float32", "bf16-mixed": "bfloat16"}
 SHORT = {"32-true": "32", "bf16-mixed": "bf16"}
 PEERS = {"hires, auto": "hires, `auto` policies"}
@@ -105,7 +107,7 @@ def memory_accuracy_summary() -> str:
         ]
         for name, found in errors.items()
     )
-    return table(["", "median", "worst", "asked"], rows)
+    return table(["", "median", "worst", "asked: median, worst"], rows)
 
 
 @block
@@ -150,11 +152,11 @@ def pixels_cpu() -> str:
 
 def _ways(content: Mapping[str, Any], time: Callable[[Any], float]) -> str:
     head = [""]
-    for case in content["cases"]:
+    for case in NETWORKS:
         head += [f"{case}: pixels", "of all kept", "of timm's flag", "time a pixel"]
     rows = []
     for way in WAYS:
-        cells = (cell for case in content["cases"].values() for cell in _way(case, way, time))
+        cells = (cell for case in NETWORKS for cell in _way(content["cases"].get(case, {}), way, time))
         rows.append([POLICIES.get(way, way), *cells])
     found = [row for case in content["cases"].values() for row in case.values()]
     words = made(content, found if any("date" in row for row in found) else ())
@@ -215,20 +217,23 @@ def autobatch_counts() -> str:
 @block
 def autobatch_unused() -> str:
     """The largest share of a budget that was not used."""
-    used = (row["steps"]["reserved"] / (row["gib"] * 2**30) for row in bench("autobatch")["cases"])
-    return f"{1 - min(used):.1%}"
+    cases = bench("autobatch")["cases"]
+    used = [row["steps"]["reserved"] / (row["gib"] * 2**30) for row in cases if row["steps"]["reserved"]]
+    return f"{1 - min(used):.1%}" if used else NOT_RUN
 
 
 @block
 def planner_time() -> str:
     content = bench("planner_time")
 
-    def row(name: str, found: Mapping[str, Any]) -> list[str]:
+    def row(name: str, found: Mapping[str, Any] | None) -> list[str]:
+        if found is None:
+            return [name, NOT_RUN, *[""] * 3]
         peaks, seconds = found["reserved"], found["seconds"]
         ratios = (f"{seconds['planner'] / seconds[other]:.2f}" for other in ("timm's flag", "all kept"))
         return [name, *(f"{peaks[way] / 2**20:.0f} MiB" for way in ("timm's flag", "planner")), *ratios]
 
-    rows = (row(name, found) for name, found in content["backbones"].items())
+    rows = (row(name, content["backbones"].get(name)) for name in BACKBONES)
     head = [
         "",
         "reserved with timm's flag",
@@ -253,7 +258,11 @@ def peers() -> str:
         "20 steps",
         "seconds an image",
     ]
-    return table(head, map(_peer, content["budgets"]["1GiB"]), made(content))
+    return table(
+        head,
+        map(_peer, content["budgets"]["1GiB"]),
+        made({"torch": content["versions"]["ours"]["torch"], **content}),
+    )
 
 
 def _peer(row: Mapping[str, Any]) -> list[str]:

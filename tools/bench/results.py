@@ -13,14 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hires.checkout import git_state
-
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "bench"
 
 
 def when() -> dict[str, str]:
     """The day (UTC) and the commit, with a + where files differ from it."""
+    from hires.checkout import git_state  # what only reads results needs no packages
+
     state = git_state(ROOT) or {}
     commit = (state.get("commit") or "none")[:9] + "+" * bool(state.get("dirty"))
     return {"date": datetime.now(UTC).date().isoformat(), "commit": commit}
