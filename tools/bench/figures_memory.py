@@ -110,11 +110,20 @@ def memory_accuracy_summary() -> str:
     return table(["", "median", "worst", "asked: median, worst"], rows)
 
 
+def _errors(kind: str) -> str:
+    """Median, number of cases and worst of the errors of what is allocated or reserved."""
+    errors = [abs(case["error"][kind]) for case in bench("memory_accuracy")["cases"]]
+    return f"{statistics.median(errors):.2%} (median of {len(errors)} cases, at most {max(errors):.1%})"
+
+
 @block
 def allocated_error() -> str:
-    """The median of the error of allocated, with the number of cases."""
-    errors = [abs(case["error"]["allocated"]) for case in bench("memory_accuracy")["cases"]]
-    return f"{statistics.median(errors):.2%} of what the allocator hands out (median of {len(errors)} cases)"
+    return _errors("allocated")
+
+
+@block
+def reserved_error() -> str:
+    return _errors("reserved")
 
 
 @block
@@ -159,8 +168,7 @@ def _ways(content: Mapping[str, Any], time: Callable[[Any], float]) -> str:
         cells = (cell for case in NETWORKS for cell in _way(content["cases"].get(case, {}), way, time))
         rows.append([POLICIES.get(way, way), *cells])
     found = [row for case in content["cases"].values() for row in case.values()]
-    words = made(content, found if any("date" in row for row in found) else ())
-    return table(head, rows, words.replace("*", f"*Within {content['budget'] / 2**30:g} GiB. ", 1))
+    return table(head, rows, made(content, found).replace("*", f"*Within {content['budget'] / 2**30:g} GiB. ", 1))
 
 
 def _way(rows: Mapping[str, Any], way: str, time: Callable[[Any], float]) -> list[str]:
@@ -300,4 +308,4 @@ def timm_families() -> str:
         cells = (family, row.get("member"), row.get("size"), row.get("stages"), row.get("units"), kept)
         rows.append([str(cell or "") for cell in (*cells, row["status"], row["reason"])])
     head = ["family", "member", "size", "stages", "units", "kept", "status", "reason"]
-    return table(head, rows, made(content))
+    return table(head, rows, made(content, list(content["families"].values())))

@@ -6,6 +6,7 @@ Rows that stay in a JSON from one call to the next carry their own `when()`.
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,12 +19,18 @@ FOLDER = ROOT / "docs" / "bench"
 
 
 def when() -> dict[str, str]:
-    """The day (UTC) and the commit, with a + where files differ from it."""
-    from hires.checkout import git_state  # what only reads results needs no packages
+    """The day (UTC) and the commit, with a + where the code differs from it; "unknown" without git."""
+    commit = _git("rev-parse", "--short=9", "HEAD")
+    changed = _git("diff", "--quiet", "HEAD", "--", "hires", "configs", "tools").returncode == 1
+    said = commit.stdout.strip() + "+" * changed if commit.returncode == 0 else "unknown"
+    return {"date": datetime.now(UTC).date().isoformat(), "commit": said}
 
-    state = git_state(ROOT) or {}
-    commit = (state.get("commit") or "none")[:9] + "+" * bool(state.get("dirty"))
-    return {"date": datetime.now(UTC).date().isoformat(), "commit": commit}
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    except OSError:  # there is no git
+        return subprocess.CompletedProcess(words, 127, "", "")
 
 
 def conditions() -> dict[str, Any]:
@@ -53,7 +60,7 @@ def read(path: Path, default: Any = None) -> Any:
 
 def said(content: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> str:
     """When and how a JSON, or the rows of it, came about: day, torch, threads, load where it was noted."""
-    words = [made(rows or [content])]
+    words = [made(rows if any(map(_day, rows)) else [content])]
     if "torch" in content:
         words.append(f"torch {content['torch'].partition('+')[0]}")
     if threads := content.get("threads"):
@@ -66,9 +73,13 @@ def said(content: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] = ()) -> 
 
 def made(rows: Sequence[Mapping[str, Any]]) -> str:
     """The days on which rows were made; of those from before days were noted, by when they were committed."""
-    days = sorted(day for row in rows if (day := row.get("date") or row.get("committed")))
+    days = sorted(filter(None, map(_day, rows)))
     if not days:
         return "day not recorded"
     if any("date" not in row for row in rows):
         return f"made by {days[-1]}" + ", some on days not recorded" * (len(days) < len(rows))
     return f"made {' to '.join(dict.fromkeys((days[0], days[-1])))}"
+
+
+def _day(row: Mapping[str, Any]) -> str:
+    return row.get("date") or row.get("committed") or ""
