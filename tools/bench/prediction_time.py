@@ -6,6 +6,7 @@ is measured in it, once a model), and the mean of further ones. The search is fo
 """
 
 import argparse
+import os
 import statistics
 import time
 from pathlib import Path
@@ -78,6 +79,7 @@ def main() -> None:
             flush=True,
         )
     content["search"] = found = searched()
+    content["load_average"] = [content["load_average"], os.getloadavg()[0]]
     write(options.out, content)
     print(f"search: {found['seconds']:.1f} s, {found['simulations']} simulations, {found['side']} pixels a side")
 
