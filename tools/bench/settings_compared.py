@@ -15,14 +15,14 @@ SETTINGS = {
     "none": "[]",
     "selective": "[memory.activation_checkpointing=selective]",
     "full": "[memory.activation_checkpointing=full]",
-    "trainer.precision=bf16-mixed": "[trainer.precision=bf16-mixed]",
+    "bf16": "[trainer.precision=bf16-mixed]",
 }
 KINDS = ("gradients", "parameters", "buffers")
 
 
 def compared(steps: int, folder: Path) -> dict[str, Any]:
     """What compare.json says of each setting."""
-    said = ", ".join(f"'{name}': {overrides}" for name, overrides in SETTINGS.items())
+    said = ", ".join(f"{name}: {overrides}" for name, overrides in SETTINGS.items())
     more = [
         "experiment=demo",
         f"steps={steps}",
