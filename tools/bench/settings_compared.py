@@ -17,7 +17,7 @@ SETTINGS = {
     "full": "[memory.activation_checkpointing=full]",
     "bf16": "[trainer.precision=bf16-mixed]",
 }
-KINDS = ("gradients", "parameters", "buffers")
+KINDS = ("gradient", "parameter", "buffer")
 
 
 def compared(steps: int, folder: Path) -> dict[str, Any]:
