@@ -17,18 +17,14 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/bench/tables.py --check
 
 slow: .venv/installed
 	$(BIN)/pytest -n 2 --maxschedchunk 1 -m "slow and not gpu" $(ARGS)
 
-# Minutes each, then hours. Those that are left out: tilings.py, which asks for a run; peers.py, which makes an
-# environment for other libraries (peers_ours.py, peers_run.py are its parts). loader.py needs ../shared/data.
-# Cases that are in docs/bench already are not run again by pixels_cpu.py, autobatch.py and timm_coverage.py.
-BENCHES := train_step detection_step saving startup loader image_windows published_memory planner_time pixels \
-  activation_checkpointing pixels_cpu memory_accuracy autobatch timm_coverage
-
+# All of tools/bench (hours), or `make bench BENCHES="loader saving" ARGS="--pairs 3"`; then the figures in the docs.
 bench: .venv/installed
-	for name in $(BENCHES); do echo "tools/bench/$$name.py"; $(BIN)/python tools/bench/$$name.py $(ARGS) || exit; done
+	$(BIN)/python tools/bench/run_all.py $(BENCHES) -- $(ARGS)
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

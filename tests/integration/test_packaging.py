@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -74,10 +73,3 @@ def test_wheel_trains_the_demo_from_an_empty_folder(tmp_path):
     assert str(site) in done.stdout
     assert len(list(empty.glob("runs/demo/*/result.json"))) == 1
     assert (empty / "data" / "demo" / "train" / "annotations.json").exists()
-
-
-def test_make_bench_runs_every_measurement_or_says_why_not():
-    words = set(re.findall(r"\w+", (REPOSITORY / "Makefile").read_text()))
-    scripts = [path for path in (REPOSITORY / "tools" / "bench").glob("*.py") if "__main__" in path.read_text()]
-    assert len(scripts) > 10
-    assert {path.stem for path in scripts} <= words

@@ -6,7 +6,6 @@ settings in turns, in one process, on the CPU. The network is an FPN.
 
 import argparse
 import copy
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from results import conditions, write
 
 from hires.engine.step import train_step
 from hires.interfaces import DataLimits, Sample
@@ -93,17 +93,25 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=19)
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5, help="steps of each setting that are timed; 0: none")
+    parser.add_argument("--many", type=int, default=150, help="classes of one more case, memory alone; 0: none")
     parser.add_argument("--out", type=Path, default=Path("docs/bench/activation_checkpointing.json"))
     options = parser.parse_args()
+    bench_all(options)
+    if options.many:
+        options.backbones, options.classes, options.rounds = options.backbones[:1], options.many, 0
+        options.out = options.out.with_name(f"{options.out.stem}_{options.many}_classes.json")
+        bench_all(options)
+
+
+def bench_all(options: argparse.Namespace) -> None:
     content: dict[str, Any] = {
-        "settings": {key: value for key, value in vars(options).items() if key != "out"},
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
+        "settings": {key: value for key, value in vars(options).items() if key not in ("out", "many")},
+        **conditions(),
         "backbones": {},
     }
     for backbone in options.backbones:
         content["backbones"][backbone] = bench(backbone, options)
-        options.out.write_text(json.dumps(content, indent=2) + "\n")
+        write(options.out, content)
 
 
 def bench(backbone: str, options: argparse.Namespace) -> dict[str, Any]:

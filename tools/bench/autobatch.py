@@ -5,16 +5,15 @@ Three trainings, the largest micro-batch and the largest image size. The 20 step
 """
 
 import argparse
-import json
 import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
+from results import conditions, read, when, write
 
 from hires.examples import examples_of
 from hires.measured_memory import measure_memory
@@ -67,6 +66,7 @@ def run(case: Case) -> dict[str, Any]:
     assert plan.predicted is not None
     return {
         **case._asdict(),
+        **when(),
         "micro_batch_size": plan.micro_batch_size,
         "image_size": plan.image_size,
         "predicted": plan.predicted.reserved,
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--gib", nargs="*", type=int, default=[1, 2, 4])
     parser.add_argument("--out", type=Path, default=Path("docs/bench/autobatch.json"))
     options = parser.parse_args()
-    rows = json.loads(options.out.read_text())["cases"] if options.out.exists() else []
+    rows = read(options.out, {"cases": []})["cases"]
     done = {Case(*(row[field] for field in Case._fields)) for row in rows}
     for case in cases(options):
         if case in done:
@@ -122,8 +122,7 @@ def main() -> None:
             f"search {row['search_seconds']:.1f} s",
             flush=True,
         )
-        content = {"torch": torch.__version__, "threads": torch.get_num_threads(), "cases": rows}
-        options.out.write_text(json.dumps(content, indent=1) + "\n")
+        write(options.out, {**conditions(), "cases": rows})
 
 
 if __name__ == "__main__":

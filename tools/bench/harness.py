@@ -1,8 +1,6 @@
 """What the benches of training loops share: our loop on given samples, turns of two loops, the report."""
 
 import argparse
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -10,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from results import conditions, write
 from rich.console import Console
 
 from hires.engine.checkpointer import Checkpointer
@@ -101,10 +100,7 @@ def report(seconds: dict[str, list[float]], options: argparse.Namespace) -> None
         "median_seconds_per_step": medians,
         "seconds_per_step": per_step,
         "settings": {name: str(value) for name, value in vars(options).items() if name != "out"},
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
+        **conditions(),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(content, indent=2) + "\n")
+    write(options.out, content)
     print(f"ours / bare: {ratio:.3f} (median of {options.pairs} pairs)  medians {medians}")

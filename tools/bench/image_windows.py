@@ -5,7 +5,6 @@ For each layout: the first window, the median and the largest of those after it,
 
 import argparse
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 import imagecodecs
 import numpy as np
 import tifffile
+from results import conditions, write
 
 from hires.data.images import image_info, read_image
 from hires.interfaces import Window
@@ -43,27 +43,28 @@ def main() -> None:
         return
     report = {"side": options.side, "window": options.window, "windows": options.windows, **versions()}
     report["layouts"] = {name: measured(name, options) for name in LAYOUTS}
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    write(options.out, report)
+    medians = (f"{name}: {found['median_ms']:.1f} ms" for name, found in report["layouts"].items())
+    print(f"a window of {options.window}, median:", ", ".join(medians))
 
 
 def versions() -> dict[str, str]:
     libraries = {"tifffile": tifffile.__version__, "imagecodecs": imagecodecs.__version__, "numpy": np.__version__}
-    return {"machine": platform.machine(), "python": platform.python_version(), **libraries}
+    return {**conditions(), **libraries}
 
 
 def measured(name: str, options: argparse.Namespace) -> dict[str, float]:
     """Figures of one layout, from a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.tif"
-        write(path, options.side, LAYOUTS[name])
+        draw(path, options.side, LAYOUTS[name])
         more = ["--window", str(options.window), "--windows", str(options.windows)]
         command = [sys.executable, __file__, "--measure", str(path), *more]
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return {"file_bytes": path.stat().st_size, **json.loads(told)}
 
 
-def write(path: Path, side: int, layout: dict[str, Any]) -> None:
+def draw(path: Path, side: int, layout: dict[str, Any]) -> None:
     """An RGB image of slow waves with noise."""
     shape = (side, side, 3)
     pieces = tiles(side) if "tile" in layout else strips(side, layout["rowsperstrip"])

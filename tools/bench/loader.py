@@ -10,7 +10,6 @@ workers, over four windows an image.
 import argparse
 import json
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -25,6 +24,7 @@ import cv2
 import numpy as np
 import torch
 import torchvision
+from results import conditions, write
 from torchvision import tv_tensors
 from torchvision.io import ImageReadMode, decode_image
 from torchvision.transforms import v2
@@ -51,24 +51,25 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5, help="blocks of each")
     parser.add_argument("--out", type=Path, default=Path("docs/bench/loader.json"))
     options = parser.parse_args()
+    if not options.data.exists():
+        print(f"not run: no {options.data}")
+        return
     torch.set_num_threads(1)
     cv2.setNumThreads(0)
-    load = os.getloadavg()[0]
     report = {
         "batch": BATCH,
         "workers": WORKERS,
         "cold_windows_per_image": COLD,
         "settings": {name: getattr(options, name) for name in ("size", "windows", "pairs")},
-        "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__},
+        **conditions(),
         "versions": {module.__name__: module.__version__ for module in (albumentations, cv2, torchvision)},
         "sets": {},
     }
     for name, settings in (("hrf", hrf), ("aerial_cars", aerial_cars)):
         report["sets"][name] = found = compared(lambda cache, s=settings: s(options.data, cache), options)
         print(name, json.dumps(found["ratios"]), json.dumps(found["median_windows_per_second"]))
-    report["load_average"] = {"before": load, "after": os.getloadavg()[0]}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n")
+    report["load_average"] = {"before": report["load_average"], "after": os.getloadavg()[0]}
+    write(options.out, report)
 
 
 def hrf(data: Path, cache: str) -> DataSettings:

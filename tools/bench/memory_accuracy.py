@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
+import torch  # noqa: F401  (its threads are noted)
+from results import conditions, write
 
 
 class Case(NamedTuple):
@@ -133,8 +134,7 @@ def main() -> None:
             f"{number:2} {case.model:13} {case.backbone:28} {case.precision:10} {case.policy:12.12} {said}",
             flush=True,
         )
-        content = {"torch": torch.__version__, "threads": torch.get_num_threads(), "summary": summary(rows)}
-        options.out.write_text(json.dumps({**content, "cases": rows}, indent=1) + "\n")
+        write(options.out, {**conditions(), "summary": summary(rows), "cases": rows})
     for name, values in summary(rows).items():
         print(f"{name:24} median {values['median']:.2%}  worst {values['worst']:.2%}")
 

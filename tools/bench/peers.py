@@ -19,7 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
+from results import ROOT, conditions, read, write
+
 PACKAGES = ("lightning", "accelerate", "segmentation-models-pytorch", "psutil")
 PEERS = {
     "Lightning, power": "power",
@@ -204,7 +205,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs/bench/peers.json", help="rows there stay")
     options = parser.parse_args()
     python = peers_python(options.env)
-    content = json.loads(options.out.read_text()) if options.out.exists() else {"budgets": {}}
+    content = read(options.out, {"budgets": {}})
     for gib in options.gib:
         bench = Bench(python, int(gib * 2**30), options.steps, options.threads)
         content |= about(bench, options)
@@ -213,7 +214,7 @@ def main() -> None:
             rows[:] = [row for row in rows if not row["finder"].startswith(name)]
             new = bench.of_peer(name) if name in PEERS else [bench.of_ours(name)]
             rows[:] = sorted([*rows, *new], key=lambda row: ORDER.index(row["finder"].partition(" told")[0]))
-            options.out.write_text(json.dumps(content, indent=1) + "\n")
+            write(options.out, content)
             print(*map(shown, new), sep="\n", flush=True)
 
 
@@ -226,7 +227,7 @@ def about(bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "versions": {"peers": said[0]["versions"], "ours": ours, "python": platform.python_version()},
         "told_by_finders": said[0]["told"],
-        "machine": platform.machine(),
+        **conditions(),
         "threads": options.threads,
         "steps": options.steps,
         "image_size": SIZE,

@@ -6,14 +6,13 @@ kept. What is offloaded takes time that is not in it.
 """
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
+from results import conditions, write
 
 from hires.examples import Examples
 from hires.interfaces import DataLimits
@@ -85,7 +84,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--out", type=Path, default=Path("docs/bench/pixels.json"))
     options = parser.parse_args()
-    content: dict[str, Any] = {"torch": torch.__version__, "budget": int(options.gib * 2**30), "cases": {}}
+    content: dict[str, Any] = {**conditions(), "budget": int(options.gib * 2**30), "cases": {}}
     for case in options.cases:
         rows = content["cases"][case] = {}
         for way in WAYS:
@@ -98,7 +97,7 @@ def main() -> None:
                 f"allocated {here['allocated'] / 2**30:.2f}  reserved {here['reserved'] / 2**30:.2f} GiB",
                 flush=True,
             )
-            options.out.write_text(json.dumps(content, indent=1) + "\n")
+            write(options.out, content)
 
 
 if __name__ == "__main__":

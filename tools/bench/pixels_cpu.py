@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 from pixels import CASES, CLASSES, WAYS, Flagged, config_of
+from results import conditions, read, when, write
 
 from hires.examples import Examples
 from hires.interfaces import DataLimits
@@ -117,15 +117,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.step:
         return step(options.step)
-    content = json.loads(options.out.read_text()) if options.out.exists() else {"cases": {}}
-    content |= {"torch": torch.__version__, "threads": torch.get_num_threads(), "precision": options.precision}
+    content = {**read(options.out, {"cases": {}}), **conditions(), "precision": options.precision}
     content["budget"] = int(options.gib * 2**30)
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
             rows = content["cases"].setdefault(case, {})
             for way in [way for way in WAYS if way not in rows]:
-                rows[way] = Cpu(case, options.precision, content["budget"], folder).run(way)
-                options.out.write_text(json.dumps(content, indent=1) + "\n")
+                rows[way] = {**Cpu(case, options.precision, content["budget"], folder).run(way), **when()}
+                write(options.out, content)
                 print(shown(case, way, rows), flush=True)
 
 

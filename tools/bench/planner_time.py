@@ -6,16 +6,15 @@ in turns in one process.
 
 import argparse
 import copy
-import json
 import statistics
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from activation_checkpointing import make_samples, make_task, step_of, timed
 from hydra import compose, initialize_config_dir
 from pixels import MIXED, Flagged
+from results import conditions, write
 
 from hires.examples import Examples
 from hires.interfaces import DataLimits
@@ -70,7 +69,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("docs/bench/planner_time.json"))
     options = parser.parse_args()
-    content: dict[str, Any] = {"torch": torch.__version__, "threads": torch.get_num_threads(), "backbones": {}}
+    content: dict[str, Any] = {**conditions(), "backbones": {}}
     for backbone in BACKBONES:
         flag, found = planned(backbone)
         seconds = times(backbone, found, options.side, options.rounds)
@@ -88,7 +87,7 @@ def main() -> None:
             f"{seconds['planner'] / seconds['all kept']:.2f} of all kept",
             flush=True,
         )
-        options.out.write_text(json.dumps(content, indent=1) + "\n")
+        write(options.out, content)
 
 
 if __name__ == "__main__":

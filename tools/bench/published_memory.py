@@ -13,7 +13,6 @@ one by one.
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,13 +22,13 @@ from typing import Any
 import torch
 from published_figures import EVIDENCE, FIGURES, MORE, SOURCES, Published
 from published_then import KeepsInputs, Winograd
+from results import conditions, write
 from torch import nn
 
 from hires.memory.meter import Workspace
 from hires.memory.simulate import Simulation
 from hires.memory.workspace_cuda import CudaWorkspace
 
-GIB = 2**30
 CLOSE = 0.15  # a ratio further from 1 needs a reason
 KINDS: dict[str, dict[str, Any]] = {
     "bare": {},
@@ -121,7 +120,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="figures whose name has this in it")
     parser.add_argument("--out", type=Path, default=Path("docs/bench/published_memory.json"))
     options = parser.parse_args()
-    content: dict[str, Any] = {"torch": torch.__version__, "evidence": EVIDENCE, "summary": {}}
+    content: dict[str, Any] = {**conditions(), "evidence": EVIDENCE, "summary": {}}
     for part, figures in {"figures": FIGURES, "more figures": MORE}.items():
         content[part] = []
         for figure in figures:
@@ -129,25 +128,15 @@ def main() -> None:
                 content[part].append(compared(figure))
                 show(content[part][-1])
                 content["summary"][part] = summary(content[part])
-                options.out.write_text(json.dumps(content, indent=2) + "\n")
+                write(options.out, content)
     for part, kinds in content["summary"].items():
         for kind, error in kinds.items():
             print(f"{part}, {kind}: |ratio - 1|: median {error['median']:.1%}, worst {error['worst']:.1%}")
 
 
 def show(row: dict[str, Any]) -> None:
-    """Prints a row of the table in docs/published_memory.md."""
-    now, ratio = row["predicted_bytes"]["now"], row["ratio"]
-    cells = [
-        row["name"],
-        f"[{row['stated']}]({row['source']})",
-        f"{now:,} ({now / GIB:.2f} GiB)",
-        f"**{ratio['now']:.2f}**",
-        *(f"{ratio[kind]:.2f}" for kind in KINDS if kind != "now"),
-    ]
-    print(f"| {' | '.join(cells)} |", flush=True)
-    if "reason" in row:
-        print("   ", row["reason"], flush=True)
+    ratios = ", ".join(f"{kind} {ratio:.2f}" for kind, ratio in row["ratio"].items())
+    print(f"{row['name']}: published {row['stated']}; {ratios}  {row.get('reason', '')}", flush=True)
 
 
 if __name__ == "__main__":

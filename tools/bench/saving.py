@@ -5,9 +5,7 @@ average, an AdamW state and all random states, as that of a training; it is writ
 flushed to the disk. Prints and writes a save's share of the time of the steps between two saves.
 """
 
-import json
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -18,6 +16,7 @@ from typing import Any
 
 import torch
 from harness import arguments, our_loop
+from results import conditions, write
 from train_step import make_task
 
 from hires.engine.checkpointer import Checkpointer
@@ -96,12 +95,9 @@ def main() -> None:
         "seconds_per_step": steps,
         "seconds_per_save": saves,
         "settings": {key: str(value) for key, value in vars(options).items() if key != "out"},
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
+        **conditions(),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(content, indent=2) + "\n")
+    write(options.out, content)
     print(f"a save of {mebibytes:.0f} MiB takes {share:.2%} of {options.every} steps: {content['median_seconds']}")
 
 

@@ -9,7 +9,6 @@ the machine, `import torch` is measured in turn with the rest, and CPU seconds s
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -17,9 +16,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from results import conditions, write
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = [
@@ -137,13 +138,10 @@ def report(every: dict[str, list[dict[str, float]]], load: list[float], out: Pat
         "median_seconds": medians,
         "first_step_to_import_torch": statistics.median(a["without_data"] / b["wall"] for a, b in pairs),
         "seconds": every,
+        **conditions(),
         "load_average": load,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
-        "machine": platform.machine(),
     }
-    out.write_text(json.dumps(content, indent=1) + "\n")
+    write(out, content)
     for name, values in medians.items():
         print(f"{name:20}", "  ".join(f"{key} {value:.2f} s" for key, value in values.items()))
     print(f"first step / import torch: {content['first_step_to_import_torch']:.2f}; load {load}")

@@ -4,12 +4,12 @@ Predicts whole images of a run with two tilings and prints the share of pixels w
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from results import ROOT, conditions, write
 
 from hires import runs
 from hires.engine.checkpointer import read, weights
@@ -23,7 +23,7 @@ from hires.recipe import read_recipe
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, nargs="?", default=ROOT / "runs/bench/hrf_vessels", help="trained")
     parser.add_argument("--split", default="test")
     parser.add_argument("--images", type=int, default=2, help="how many of the split")
     parser.add_argument("--window", type=int, nargs=2, default=(512, 512), help="side of each tiling, pixels")
@@ -31,6 +31,9 @@ def main() -> None:
     parser.add_argument("--statistics", choices=("window", "image"), default="image", help="of GroupNorm")
     parser.add_argument("--out", type=Path, default=Path("docs/bench/tilings.json"))
     options = parser.parse_args()
+    if not options.run.exists():
+        print(f"not run: no {options.run}, which trainings.py makes")
+        return
     recipe = read_recipe(runs.load_config(options.run))
     source = recipe.data.source(options.split)
     fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
@@ -55,9 +58,9 @@ def main() -> None:
         "mean": sum(shares.values()) / len(shares),
         "statistics": options.statistics,
         "tilings": [{"window": views.size, "overlap": views.overlap} for views in tilings],
+        **conditions(),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n")
+    write(options.out, report)
 
 
 @torch.inference_mode()

@@ -1,13 +1,12 @@
 """Trains one small member of every family of timm under every policy, and compares with training without.
 
 A family is a module of timm. Each runs in a process of its own; what is done stays in the JSON file, so that a
-stopped run goes on where it was. Writes the table from that file.
+stopped run goes on where it was; tables.py makes docs/timm_coverage.md of it.
 """
 
 import argparse
 import copy
 import hashlib
-import json
 import math
 import multiprocessing
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 
 import timm
 import torch
+from results import conditions, read, when, write
 from timm_families import CLASSES, IMAGES, built, members, said, why_not_offered
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -41,18 +41,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], metavar="FAMILY", help="these, again")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time, of one thread each")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a family")
-    parser.add_argument("--json", type=Path, default=Path("docs/bench/timm_coverage.json"))
-    parser.add_argument("--out", type=Path, default=Path("docs/timm_coverage.md"))
+    parser.add_argument("--out", type=Path, default=Path("docs/bench/timm_coverage.json"), help="rows there stay")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows: dict[str, Row] = json.loads(options.json.read_text())["families"] if options.json.is_file() else {}
+    rows: dict[str, Row] = read(options.out, {"families": {}})["families"]
     families = options.only or [family for family in timm.list_modules() if family not in rows]
     for family, row in results(families, options.jobs, options.limit):
         print(family, *(row.get(key) for key in ("member", "status", "reason", "seconds")), flush=True)
-        rows[family] = row
-        content = {"torch": torch.__version__, "timm": timm.__version__, "families": dict(sorted(rows.items()))}
-        options.json.write_text(json.dumps(content, indent=1) + "\n")
-    options.out.write_text(page(dict(sorted(rows.items()))))
+        rows[family] = {**row, **when()}
+        write(options.out, {**conditions(), "timm": timm.__version__, "families": dict(sorted(rows.items()))})
 
 
 def results(families: list[str], jobs: int, seconds: float) -> Iterator[tuple[str, Row]]:
@@ -197,39 +194,6 @@ def _digest(tensor: Tensor) -> str:
     flat = tensor.detach().contiguous().reshape(-1)
     kind = f"{tensor.dtype} {tuple(tensor.shape)}"
     return kind + hashlib.sha256(flat.view(torch.uint8).numpy()).hexdigest()
-
-
-def page(rows: dict[str, Row]) -> str:
-    """The table with what was run above it."""
-    counts = {status: sum(row["status"] == status for row in rows.values()) for status in (PASS, FAIL, NONE)}
-    offered = counts[PASS] + counts[FAIL]
-    return f"""# Activation checkpointing on all of timm
-
-Written by `tools/bench/timm_coverage.py` with torch {torch.__version__} and timm {timm.__version__}, on a CPU.
-
-One small member of each of timm's {len(rows)} families (a family is a module of timm), as the backbone of an
-FPN for {CLASSES} classes: {STEPS} steps of AdamW on {IMAGES} images, in training mode, drop path at 0.1 where the
-model has it, dropout in the decoder. *Pass* means: under each of the policies
-{", ".join(f"`{policy}`" for policy in POLICIES)} (to disk, tensors of all sizes), the parameters,
-gradients, optimizer state, buffers, losses and random numbers have the same bits afterwards as without
-activation checkpointing; and a forward under `full` keeps fewer bytes alive than one without.
-
-**{counts[PASS]} of {offered} families that timm offers as feature backbones pass
-({100 * counts[PASS] / max(offered, 1):.1f} %).** {counts[NONE]} more are no feature backbones: without maps at
-strides 4, 8, 16 and 32, and no plain transformers, whose one map becomes a pyramid. They are not counted.
-
-*Size* is the side of an image in pixels. *Kept* is what is alive after the forward beyond what was before it,
-without activation checkpointing and under `full`, in MiB.
-
-| family | member | size | stages | units | kept | status | reason |
-| --- | --- | ---: | ---: | ---: | ---: | --- | --- |
-{"".join(_line(family, row) for family, row in rows.items())}"""
-
-
-def _line(family: str, row: Row) -> str:
-    change = f"{row['kept']:.1f} → {row['kept_full']:.1f}" if "kept_full" in row else ""
-    cells = (family, row.get("member"), row.get("size"), row.get("stages"), row.get("units"), change)
-    return f"| {' | '.join(str(cell or '') for cell in (*cells, row['status'], row['reason']))} |\n"
 
 
 if __name__ == "__main__":
