@@ -23,10 +23,11 @@ def _one_thread():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _interruptible():
-    """A shell has what it starts in the background ignore SIGINT."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def _ended_by_signals():
+    """A shell has what it starts in the background ignore SIGINT, and `nohup` SIGHUP."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
