@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from omegaconf import OmegaConf
 
-from hires.cli_compose import parse
+from hires.request import parse
 from tests.conftest import REPOSITORY
 
 GIVEN = ["data=mask_folder", "data.root=/data/maps", "data.classes={ground: 0}"]

@@ -61,7 +61,7 @@ def resolved(name: str) -> Any:
 
 def test_the_layers_are_those_that_are_checked() -> None:
     contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (contract,) = [each for each in contracts if each["type"] == "layers"]
+    contract = next(each for each in contracts if each["type"] == "layers")
     layers = [{name.strip().removeprefix("hires.") for name in layer.split("|")} for layer in contract["layers"]]
     assert [set(re.findall(r"`(\w+)`", cells[0])) for cells in rows(section("Layers"))] == layers
 
