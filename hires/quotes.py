@@ -9,7 +9,7 @@ _ASCII = 0x7F
 _CLOSING = {"[": "]", "{": "}"}
 
 
-class _AllLetters(overrides_parser.InputStream):  # type: ignore[misc]
+class _AllLetters(overrides_parser.InputStream):
     """Text of which the grammar takes every character beyond ASCII for a letter; what it reads stays as it is."""
 
     def LA(self, offset: int) -> int:
@@ -24,7 +24,7 @@ def read_all_letters() -> None:
 
 
 def quote_text(word: str) -> str:
-    """An override `KEY=VALUE` that Hydra cannot read with its value as a text, unless that is a list or mapping."""
+    """An override `KEY=VALUE` that Hydra cannot read, with its value as a text; lists and mappings stay as they are."""
     key, equals, value = word.partition("=")
     if not equals or not value.strip() or word.startswith("-") or _is_read(word) or not _is_read(f"{key}=1"):
         return word
