@@ -24,7 +24,7 @@ def read_all_letters() -> None:
 
 
 def quote_text(word: str) -> str:
-    """An override `KEY=VALUE` that Hydra cannot read, with its value as a text; lists and mappings stay as they are."""
+    """An override `KEY=VALUE` that Hydra cannot read, with its value as a text; no list or mapping."""
     key, equals, value = word.partition("=")
     if not equals or not value.strip() or word.startswith("-") or _is_read(word) or not _is_read(f"{key}=1"):
         return word
