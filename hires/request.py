@@ -19,7 +19,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from hires.errors import ConfigError
-from hires.quotes import quote_elements
+from hires.quotes import quote_elements, quote_text, read_all_letters
+
+read_all_letters()
 
 _NO_GROUPS = ("hydra", "launcher")
 """Folders of options of Hydra's own, and of files for programs that rent machines."""
@@ -119,6 +121,7 @@ def parse(command: str, arguments: Sequence[str]) -> Request:
     parser.error = error  # type: ignore[method-assign]
     words = [quote_elements(word) if word.lstrip("+").startswith("settings") else word for word in arguments]
     parsed = parser.parse_intermixed_args(words)
+    parsed.overrides = [quote_text(word) for word in parsed.overrides]
     asked = [name for name in ("run", "multirun", "cfg", "info", "shell_completion") if getattr(parsed, name)]
     if len(asked) > 1:
         raise ConfigError(f"{' and '.join(f'--{name}' for name in asked)}: do not go together; give one of them")

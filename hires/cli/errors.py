@@ -77,13 +77,11 @@ def syntax(text: str) -> str:
     key, equals, value = text.partition("=")
     if not equals or not key:
         return f"{text}: got no {'value' if key else 'key'}; write KEY=VALUE, for example trainer.max_steps=100"
+    if value.startswith("{") and re.search(r"""["']\s*:""", value):
+        return f"{key}: got {value}, which cannot be read; keys of a mapping take no quotes"
     if value.startswith(("[", "{", "$")) and "=" not in value:
         return f"{key}: got {value}, which cannot be read; are all brackets and quotes closed?"
-    inner = value.strip("\"'").replace('"', '\\"')
-    return (
-        f"{key}: got {value}, which cannot be read; a value with = or other special characters "
-        f"(a path, say) needs inner quotes: {key}='\"{inner}\"'"
-    )
+    return f"{key}: got {value}, which cannot be read; are all quotes closed?"
 
 
 def several_values(override: Override) -> str:

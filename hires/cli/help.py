@@ -87,7 +87,7 @@ _FLAGS = (
 )
 
 _QUOTES = (
-    "A value with = or other special characters needs inner quotes: resume='\"runs/a=b\"'. "
+    "A text with a comma needs inner quotes, since -m sweeps over several values: data.root='\"/data/a,b\"'. "
     "A key that is not there yet, in a mapping that takes any, needs a +: +optimizer.arguments.amsgrad=true."
 )
 

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from lightning_fabric import Fabric
 from lightning_fabric.plugins.environments import LightningEnvironment
@@ -187,7 +188,10 @@ def _ended_by_signals() -> Iterator[None]:
 def _sweeps(word: str) -> bool:
     if "=" not in word or word.startswith("-"):
         return False
-    override = OverridesParser.create().parse_override(word)
+    try:
+        override = OverridesParser.create().parse_override(word)
+    except HydraException:  # a text that was read although it has no quotes
+        return False
     return override.is_sweep_override() or override.is_hydra_override()
 
 

@@ -52,7 +52,8 @@ TOP = "allowed: allow_targets, augmentation, backbone, batch_size, data, data_di
         ("++experiment=demo", "force-add of config groups is not supported: '++experiment=demo'"),
         ("~foo", "foo: no such key; "),
         ("~trainer", "trainer: has been removed, but is needed"),
-        ("resume=runs/a=b", "resume: got runs/a=b, which cannot be read; a value with = "),
+        ('data.root="b', 'data.root: got "b, which cannot be read; are all quotes closed?'),
+        ('data.classes={"a": 1}', 'data.classes: got {"a": 1}, which cannot be read; keys of a mapping take no '),
         ("foo", "foo: got no value; write KEY=VALUE"),
         ("=5", "=5: got no key; write KEY=VALUE"),
         (
@@ -102,10 +103,10 @@ def test_mistakes(override: str, start: str, hires: Hires, calls: Calls) -> None
     assert calls == []
 
 
-def test_the_quotes_that_a_message_asks_for_work(hires: Hires, calls: Calls) -> None:
-    assert """resume='"runs/a=b"'""" in wrong(hires("train", "resume=runs/a=b"))
-    assert hires("train", 'resume="runs/a=b"')[0] == 0
-    assert calls[0][1]["resume"] == "runs/a=b"
+def test_a_text_needs_no_quotes(hires: Hires, calls: Calls) -> None:
+    assert hires("train", "resume=runs/\u00fc=[b]")[0] == 0
+    assert hires("train", 'resume="runs/\u00fc=[b]"')[0] == 0
+    assert [call[1]["resume"] for call in calls] == 2 * ["runs/\u00fc=[b]"]
 
 
 @pytest.mark.parametrize(
