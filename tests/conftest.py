@@ -3,7 +3,9 @@
 import logging
 import os
 import signal
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import cv2
 import numpy as np
@@ -48,6 +50,8 @@ def _as_before(monkeypatch):
     monkeypatch.setattr(GlobalHydra.instance(), "hydra", None)
     loggers = [logging.getLogger(), logging.getLogger("hires")]  # of the first, by Hydra
     before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    loggers[0].setLevel(logging.WARNING)  # a fixture of a whole module may have set them
+    loggers[1].setLevel(logging.NOTSET)
     yield
     for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
         logger.setLevel(level)
@@ -122,5 +126,11 @@ def hires(monkeypatch, capfd):
 
 def pytest_collection_modifyitems(items):
     """Tests that fork come first: a process in which autograd has got threads cannot."""
-    forking = ("test_distributed", "test_kill", "test_signals", "test_locks")
-    items.sort(key=lambda item: not any(name in item.nodeid for name in forking))
+    named = ("test_distributed", "test_kill")  # which fork by themselves
+    items.sort(key=lambda item: not (_forks(item.module) or any(name in item.nodeid for name in named)))
+
+
+@cache
+def _forks(module: ModuleType) -> bool:
+    sources = ("tests.forks", "tests.processes")
+    return any(getattr(each, "__module__", None) in sources for each in vars(module).values())

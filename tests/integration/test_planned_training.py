@@ -205,7 +205,7 @@ def test_the_budget_holds_in_training(train, saved, tmp_path):
 
 @pytest.mark.skipif(vm_data() is None, reason="limits the data of a process, which needs /proc")
 def test_a_plan_without_rungs_above_the_budget(train, saved):
-    code, error = train(saved(given(2, 2, 384)), "memory.budget=50MiB", "trainer.max_steps=2")
+    code, error = train(saved(given(4, 1, 768)), "memory.budget=50MiB", "trainer.max_steps=2")
     assert code == 1
     last = error.strip().splitlines()[-1]
     assert last.startswith("memory ran out: ")
