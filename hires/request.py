@@ -6,10 +6,11 @@ Help and error messages need the configuration without running anything; nothing
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import hydra
 from hydra._internal.utils import get_args_parser
@@ -25,6 +26,10 @@ read_all_letters()
 
 _NO_GROUPS = ("hydra", "launcher")
 """Folders of options of Hydra's own, and of files for programs that rent machines."""
+
+
+_composed: dict[tuple[Any, ...], DictConfig] = {}
+_MOST_COMPOSED = 16
 
 
 def config_dir() -> Path:
@@ -81,9 +86,24 @@ class Request:
             GlobalHydra.instance().hydra = running
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
-        """The composed configuration, with hydra's own node. Raises hydra's exceptions."""
-        with self.loader():
-            return hydra.compose(self.config_name, self._searched(overrides), return_hydra_config=True)
+        """The composed configuration, with hydra's own node. Raises hydra's exceptions.
+
+        A command asks for the defaults several times, and composing takes a fifth of a second.
+        """
+        key = (Path.cwd(), self.config_name, *overrides, *self._stamps())
+        if key not in _composed:
+            with self.loader():
+                made = hydra.compose(self.config_name, self._searched(overrides), return_hydra_config=True)
+            while len(_composed) >= _MOST_COMPOSED:
+                del _composed[next(iter(_composed))]
+            _composed[key] = made
+        return deepcopy(_composed[key])
+
+    def _stamps(self) -> Iterator[tuple[Path, int]]:
+        """The files that a composition may read, and when they changed last."""
+        for folder in self.folders:
+            for path in sorted(folder.rglob("*.yaml")):
+                yield path, path.stat().st_mtime_ns
 
     def parts(self, overrides: Sequence[str]) -> list[tuple[str, str]]:
         """(config, package) of every file of a composition, in the order in which they are merged."""

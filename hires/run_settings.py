@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -97,12 +99,18 @@ def _nearest(request: Request, own: Mapping[str, Any]) -> Iterator[tuple[str, st
 def _content(request: Request, group: str, option: str) -> dict[str, Any]:
     """What the file of an option says, on top of those of its group that it builds on."""
     path = request.file(f"{group}/{option}")
-    own: dict[str, Any] = (yaml.safe_load(path.read_text(encoding="utf-8")) if path else None) or {}
+    own = dict(_read(path, path.stat().st_mtime_ns)) if path else {}
     result: dict[str, Any] = {}
     for entry in own.pop("defaults", []):
         if isinstance(entry, str) and entry != "_self_":
             result = _merged(result, _content(request, group, entry))
     return _merged(result, own)
+
+
+@cache
+def _read(path: Path, changed: int) -> dict[str, Any]:
+    """A file, once until it changes (`changed`: when it did, ns)."""
+    return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """What every test gets: one thread a process, a cache of its own, small data sets made on the spot."""
 
+import gc
 import logging
 import os
 import signal
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +22,9 @@ REAL_DATA = REPOSITORY.parent / "shared" / "data"
 def _one_thread():
     import torch
 
+    import_module("hires.build")
+    gc.collect()
+    gc.freeze()  # every training collects garbage, and would go through all of torch
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
 
