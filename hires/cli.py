@@ -28,6 +28,7 @@ from hires.cli_compose import Request, parse
 from hires.cli_signals import ended_by_signals
 from hires.errors import ConfigError, HiresError, Interrupted
 from hires.imports import without_collections
+from hires.ops.printable import printable
 
 COMMANDS = {
     "train": "Train a model, or continue a stopped run.",
@@ -226,7 +227,7 @@ def _report(error: Exception, message: str, code: int) -> int:
     """Prints one line, after the traceback where that was asked for, and gives the exit code back."""
     if "1" in (os.environ.get(_FULL_ERROR), os.environ.get("HIRES_DEBUG")) or verbosity.is_verbose():
         traceback.print_exception(error)
-    print(" ".join(message.split()), file=sys.stderr)
+    print(printable(" ".join(message.split())), file=sys.stderr)
     return code
 
 
