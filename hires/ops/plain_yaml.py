@@ -25,6 +25,11 @@ class PlainLoader(yaml.SafeLoader):
         return node
 
 
+def check_plain(text: str) -> None:
+    """Raises ValueError and yaml.YAMLError for a text that is none, whatever its values are read as."""
+    yaml.compose(text, PlainLoader)
+
+
 def read_plain(text: str) -> Any:
     """What a text says. Raises ValueError and yaml.YAMLError."""
     return yaml.load(text, PlainLoader)
