@@ -77,7 +77,10 @@ def syntax(text: str) -> str:
     if not equals or not key:
         return f"{text}: got no {'value' if key else 'key'}; write KEY=VALUE, for example trainer.max_steps=100"
     if value.startswith(("[", "{", "$")) and "=" not in value:
-        return f"{key}: got {value}, which cannot be read; are all brackets and quotes closed?"
+        return (
+            f"{key}: got {value}, which cannot be read; are all brackets and quotes closed? "
+            f"A shell splits at blanks: quote all of it, '{key}=...'"
+        )
     inner = value.strip("\"'").replace('"', '\\"')
     return (
         f"{key}: got {value}, which cannot be read; a value with = or other special characters "
