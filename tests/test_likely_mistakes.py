@@ -39,11 +39,6 @@ MISTAKES = {
         ["data.images=*/*.png", "data.masks=masks/*.png"],
         "image(s) without mask: images/0.png",
     ),
-    "a value that is no class": (
-        1,
-        ["data.classes={background: 0, disc: 100}"],
-        " px) are in no class; add them to data.classes or data.ignore_values",
-    ),
     "a validation glob that matches nothing": (
         1,
         ["data.splits={val: images/9.png}", "evaluation.every=1"],
