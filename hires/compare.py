@@ -17,6 +17,7 @@ from hires.engine.files import jsonable, write_json, write_text
 from hires.interfaces import ConfigError, ImageSource
 from hires.measured_memory import measure_memory
 from hires.recipe import Count, read_recipe
+from hires.run_files import of_a_run
 from hires.settings import Settings
 from hires.sharding import check_whole
 from hires.trainings import Material, open_material
@@ -74,12 +75,14 @@ def compare(cfg: DictConfig, settings: dict[str, Setting] | None = None) -> dict
 def _compare_runs(cfg: DictConfig, console: Terminal) -> dict[str, Any]:
     if cfg.settings is not None:
         raise ConfigError("settings: belongs to trainings that are still to be made; leave it out beside runs=")
-    found = found_of_runs(cfg.runs)
+    with of_a_run("runs"):
+        found = found_of_runs(cfg.runs)
+        text, shown = run_comparison.page(jsonable(found)), run_comparison.table(jsonable(found))
     run_dir = _run_dir(cfg.run_dir)
     outcome = {"command": "compare", "run_dir": str(run_dir), **found}
     write_json(run_dir / RESULT, outcome)
-    write_text(run_dir / PAGE, run_comparison.page(jsonable(outcome)))
-    console.print(run_comparison.table(outcome))
+    write_text(run_dir / PAGE, text)
+    console.print(shown)
     log.info("Done: %s", run_dir / PAGE)
     return outcome
 

@@ -41,7 +41,10 @@ def make_task(
         settings = replace(settings, pretrained=False, weights=None)
     count = recipe.model.num_classes or len(classes)
     if count != len(classes):
-        raise ConfigError(f"model.num_classes: got {count}, but the data has {len(classes)}: {', '.join(classes)}")
+        raise ConfigError(
+            f"model.num_classes: got {count}, but the data has {len(classes)}: {', '.join(classes)}; "
+            "leave it out, or correct data.classes"
+        )
     network = recipe.model.build(settings.build(recipe.image_size), count, pretrained=brings_statistics)
     check_multiple("image_size", recipe.image_size, network.stride)
     check_multiple(f"evaluation.{recipe.window_key}", recipe.window, network.stride)

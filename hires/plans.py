@@ -16,6 +16,7 @@ from hires.examples import Examples, examples_of
 from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, Peaks
 from hires.measured_memory import Measured, measure_memory
 from hires.memory.policies import AUTO
+from hires.ops.plain_yaml import read_plain
 from hires.ops.process_memory import fix_threshold
 from hires.planning import Planner, budget_of
 from hires.recipe import Recipe, as_size, of_one_process
@@ -188,20 +189,11 @@ def plan_text(plan: MemoryPlan) -> str:
 def read_plan(path: Path) -> MemoryPlan:
     """A plan from a file. Raises DataError for what is none."""
     try:
-        return _made(MemoryPlan, yaml.load(path.read_text(encoding="utf-8"), _Plain))
+        return _made(MemoryPlan, read_plain(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise DataError(f"memory.plan: {path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise DataError(f"memory.plan: {path}: not a plan: {' '.join(str(error).split())}") from error
-
-
-class _Plain(yaml.SafeLoader):
-    """Values as they are written: what repeats others may stand for more than fits into memory."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise ValueError("it has aliases (*)")
-        return super().compose_node(parent, index)
 
 
 def _made(kind: type[T], content: Any) -> T:

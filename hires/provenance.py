@@ -77,9 +77,9 @@ def note_start(run_dir: Path, at: Start, sources: Mapping[str, Any]) -> None:
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
     """What of a start may make a training go on in another way than at the one before, in lines."""
-    old, new = before.get("versions", {}), now["versions"]
+    old, new = _mapping(before, "versions"), now["versions"]
     changed = [f"{name} {old.get(name)}, now {new.get(name)}" for name in new if old.get(name) != new[name]]
-    kept, own = before.get("hires", {}), now["hires"]
+    kept, own = _mapping(before, "hires"), now["hires"]
     if kept.get("version") != own["version"]:
         changed.insert(0, f"hires {kept.get('version')}, now {own['version']}")
     elif kept.get("code_sha256") != own["code_sha256"]:
@@ -87,12 +87,18 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
     if changed:
         yield f"Not the versions of the last start, so that bits may differ from here on: {'; '.join(changed)}"
     for split, there in now["data"].items():
-        was = before.get("data", {}).get(split)
-        if was is not None and was.get("sha256") != there["sha256"]:
+        was = _mapping(_mapping(before, "data"), split)
+        if was and was.get("sha256") != there["sha256"]:
             what = f"{was.get('images')} images, now {there['images']}"
             if was.get("images") == there["images"]:
                 what = f"names, sizes or labels of its {there['images']} images have changed"
             yield f"The {split} data is not that of the last start: {what}"
+
+
+def _mapping(content: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A part of a file that may say anything; nothing where it is no mapping."""
+    found = content.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _starts(path: Path) -> list[Any]:
@@ -103,7 +109,7 @@ def _starts(path: Path) -> list[Any]:
         starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
         if isinstance(starts, list) and all(isinstance(start, dict) for start in starts):
             return starts
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     log.warning("%s: cannot be read, so it begins anew", path)
     return []

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from omegaconf import DictConfig, OmegaConf
-from yaml import YAMLError
 
 from hires import runs
 from hires.engine.display import Terminal, log_to
@@ -23,8 +21,9 @@ from hires.interfaces import ConfigError, DataError, HiresError, ImageSource, Me
 from hires.memory.budget import budget_bytes, check_budget
 from hires.observed import Observed
 from hires.ops.looks import Evidence, Look
+from hires.ops.plain_yaml import read_plain
 from hires.report_advice import advice
-from hires.run_files import environment, read_json, records
+from hires.run_files import environment, of_a_run, read_json, records
 from hires.run_settings import differing, how_to_train
 from hires.visualize.pictures import pictures, visible
 from hires.visualize.report import page
@@ -117,11 +116,8 @@ def rebuild(run_dir: Path) -> Path:
     Raises DataError where it is none, or one of its files is not what a run leaves.
     """
     runs.existing_run(str(run_dir))
-    try:
+    with of_a_run(run_dir):
         text = page(content(run_dir, _filled(read_json(run_dir / RESULT))))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, YAMLError) as error:
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise DataError(f"{run_dir}: its files are not those of a run ({what}); copy the run again") from error
     write_text(run_dir / PAGE, text)
     return run_dir / PAGE
 
@@ -198,7 +194,7 @@ def _verdict(result: dict[str, Any]) -> str:
 
 def _plan(run_dir: Path) -> dict[str, Any] | None:
     path = run_dir / "plan.yaml"
-    found = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+    found = read_plain(path.read_text(encoding="utf-8")) if path.exists() else None
     return {**asdict(MemoryPlan(1, 1, (0, 0), "")), **found} if isinstance(found, dict) else None
 
 

@@ -136,7 +136,10 @@ def parse(command: str, arguments: Sequence[str]) -> Request:
             raise ConfigError(f"hires {command}: {message}")
         near = get_close_matches(words[0], flags, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise ConfigError(f"{words[0]}: no such flag; {hint}allowed: {', '.join(flags)}")
+        name = words[0].strip("-").partition("=")[0]
+        raise ConfigError(
+            f"{words[0]}: no such flag; {hint}settings have no dashes: {name}=VALUE; allowed: {', '.join(flags)}"
+        )
 
     parser.error = error  # type: ignore[method-assign]
     words = [quote_elements(word) if word.lstrip("+").startswith("settings") else word for word in arguments]

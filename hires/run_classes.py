@@ -44,5 +44,5 @@ def classes_of_run(run_dir: Path, data: DataSettings) -> Classes:
         if not names or len(names) != len(ids) or not all(isinstance(name, str) for name in names):
             raise ValueError("not a name and a number for each class")
         return Classes(tuple(names), tuple(map(int, ids)))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise DataError(f"{path}: not the classes of a run ({error}); copy the run again") from error

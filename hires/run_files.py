@@ -2,24 +2,34 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from yaml import YAMLError
 
 from hires import __version__
 from hires.interfaces import DataError
 from hires.provenance import machine, versions
 from hires.visualize.text import size
 
+_OF_OTHER_CONTENT = (
+    *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
+    YAMLError,
+)
+
 
 def records(run_dir: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl; a last one that is cut off does not count."""
     path, found = run_dir / "metrics.jsonl", []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(record, dict) and record.get("kind") in ("train", "evaluate") and "step" in record:
+        if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+            continue
+        if record.get("kind") in ("train", "evaluate"):
             found.append(record)
     return found
 
@@ -28,9 +38,19 @@ def read_json(path: Path) -> dict[str, Any]:
     """What a JSON file says, {} where it is not there. Raises DataError for what is none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read ({error})") from error
     return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def of_a_run(where: Any) -> Iterator[None]:
+    """Turns what files raise that hold something else than a run leaves into a DataError; those of ours pass."""
+    try:
+        yield
+    except _OF_OTHER_CONTENT as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DataError(f"{where}: its files are not those of a run ({what}); copy the run again") from error
 
 
 def at_checkpoint(run_dir: Path, checkpoint: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def load_normalization(run_dir: Path) -> Normalization:
     path = run_dir / STATISTICS
     try:
         return _made(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: not the statistics of a run ({error}); copy the run again") from error
 
 

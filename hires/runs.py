@@ -14,6 +14,7 @@ from hires.config_values import plain
 from hires.engine.files import write_text
 from hires.engine.lock import check_free
 from hires.interfaces import ConfigError, DataError
+from hires.ops.plain_yaml import check_plain
 
 CONFIG, LAST = "config.yaml", "checkpoints/last.pt"
 
@@ -81,7 +82,9 @@ def existing_run(given: str) -> Path:
     """A run directory that was given by name. Raises DataError when it is none."""
     run_dir = Path(given).expanduser()
     if not (run_dir / CONFIG).is_file():
-        raise DataError(f"{run_dir}: not a run directory, it has no {CONFIG}; give one that `hires train` made")
+        where = "" if run_dir.is_absolute() else f" below {os.getcwd()}"
+        why = f"it has no {CONFIG}" if run_dir.is_dir() else f"there is no such folder{where}"
+        raise DataError(f"{run_dir}: not a run directory, {why}; give one that `hires train` made")
     return run_dir
 
 
@@ -121,6 +124,7 @@ def load_config(run_dir: Path) -> DictConfig:
 def read_config(path: Path) -> DictConfig:
     """The configuration that a run has kept in a file. Raises DataError when it is not one."""
     try:
+        check_plain(path.read_text(encoding="utf-8"))  # OmegaConf itself would copy what aliases repeat
         cfg = OmegaConf.load(path)
     except (OSError, ValueError, OmegaConfBaseException) as error:
         raise DataError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error

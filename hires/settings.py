@@ -1,6 +1,7 @@
 """Settings: frozen dataclasses that check the type and bounds of every field when they are made."""
 
 import math
+import sys
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -99,7 +100,7 @@ def _checked_tuple(value: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _checked_scalar(value: Any, kind: type) -> Any:
     if kind is float and type(value) is int:
-        return float(value)
+        value = float(value) if abs(value) <= sys.float_info.max else math.inf
     if kind is float and type(value) is float and not math.isfinite(value):
         raise ValueError
     if kind in (int, float, str, bool):

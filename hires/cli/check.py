@@ -25,6 +25,9 @@ from hires.request import Request
 _HYDRA_OWN = re.compile(r"(hydra\._internal\.core_plugins|hydra_plugins)\.[\w.]+(Launcher|Sweeper)")
 """Launchers and sweepers of Hydra and its plugins."""
 
+_OF_WHO_TYPES = ("job.env_set", "job.chdir", "output_subdir", "run.dir")
+"""Keys of hydra by which a file could have other programs loaded, or something written elsewhere."""
+
 _EXAMPLES = {
     "run": "run=runs/demo/2025-01-31_12-00-00",
     "data.root": "data.root=/data/vessels",
@@ -62,6 +65,12 @@ def check_hydra(request: Request) -> DictConfig:
     for part in ("job_logging", "hydra_logging"):
         if _resolved(node[part]) != _resolved(shipped[part]):
             raise ConfigError(f"hydra.{part}: cannot be changed, hires does its own logging")
+    typed = [text for text in plain_overrides if text.lstrip("+~").startswith("hydra.")]
+    changed = [key for key in _OF_WHO_TYPES if OmegaConf.select(node, key) != OmegaConf.select(shipped, key)]
+    said = request.compose(typed).hydra if changed else shipped
+    for key in changed:
+        if OmegaConf.select(node, key) != OmegaConf.select(said, key):
+            raise ConfigError(f"hydra.{key}: cannot be changed by a file; give it on the command line")
     trusted = tuple(f"{prefix.rstrip('.')}." for prefix in allowed_on_command_line())
     for part in ("callbacks", "launcher", "sweeper"):
         for key, name in _called(_resolved(node[part]), f"hydra.{part}"):

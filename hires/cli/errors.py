@@ -80,7 +80,10 @@ def syntax(text: str) -> str:
     if value.startswith("{") and re.search(r"""["']\s*:""", value):
         return f"{key}: got {value}, which cannot be read; keys of a mapping take no quotes"
     if value.startswith(("[", "{", "$")) and "=" not in value:
-        return f"{key}: got {value}, which cannot be read; are all brackets and quotes closed?"
+        return (
+            f"{key}: got {value}, which cannot be read; are all brackets and quotes closed? "
+            f"A shell splits at blanks: quote all of it, '{key}=...'"
+        )
     return f"{key}: got {value}, which cannot be read; are all quotes closed?"
 
 

@@ -22,6 +22,7 @@ from hires.cli.signals import ended_by_signals
 from hires.compare_settings import named
 from hires.errors import ConfigError, HiresError
 from hires.imports import without_collections
+from hires.ops.printable import printable
 from hires.request import Request
 
 _OWN = ("autobatch", "compare", "profile", "export", "report", "check-data")
@@ -154,5 +155,5 @@ def reported(error: Exception, message: str, code: int) -> int:
     """Prints one line, after the traceback where that was asked for, and gives the exit code back."""
     if "1" in (os.environ.get(_FULL_ERROR), os.environ.get("HIRES_DEBUG")) or verbosity.is_verbose():
         traceback.print_exception(error)
-    print(" ".join(message.split()), file=sys.stderr)
+    print(printable(" ".join(message.split())), file=sys.stderr)
     return code

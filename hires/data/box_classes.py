@@ -8,6 +8,7 @@ import numpy as np
 
 from hires.data.box_objects import Objects
 from hires.interfaces import IGNORE, DataError
+from hires.ops.printable import printable
 from hires.settings import SettingError
 
 Given = int | str
@@ -44,7 +45,8 @@ class BoxClasses:
             raise SettingError("data.classes", f"{len(entries)} classes", f"1 to {IGNORE} classes")
         self.names = tuple(entries)
         for name in self.names:
-            if name.splitlines() != [name] or not _is_encodable(name):  # logs and tables have a line for each
+            # logs and tables have a line for each
+            if name.splitlines() != [name] or not _is_encodable(name) or printable(name) != name:
                 allowed = "names of one line; rename it in the files, or list it as NAME: what the files call it"
                 raise SettingError("data.classes", name, allowed)
         numbers = {name: self._numbers(name, keys) for name, keys in entries.items()}

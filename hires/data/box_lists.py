@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from hires.data.box_folder import BoxSettings
 from hires.data.folds import group_names
-from hires.data.pairs import Pair, some
+from hires.data.pairs import Pair, no_folder, some
 from hires.data.splits import SPLITS, check_leaks
 from hires.interfaces import ConfigError, DataError
 from hires.settings import SettingError
@@ -45,7 +45,7 @@ class ListedImages(BoxSettings):
         """The folder of the data set. Raises DataError where it is not there."""
         root = self.root_path()
         if not root.is_dir():
-            raise DataError(f"{root}: no such folder; point data.root= (or data_dir=) at the data set")
+            raise no_folder(root)
         return root
 
     def file(self, split: str) -> str:

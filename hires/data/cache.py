@@ -122,6 +122,8 @@ def open_cache(folder: str | Path, gib: float) -> Cache:
 
 def _open(entry: Path) -> np.ndarray | None:
     try:
+        if os.stat(entry).st_uid != os.geteuid():  # of a folder that others write to, too
+            return None
         return np.load(entry, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None  # absent, or damaged from outside: it is decoded and written again

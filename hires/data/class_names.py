@@ -1,6 +1,7 @@
 """Reads which class number has which name, as YOLO data sets write it."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import yaml
 from hires.data.formats.image_file import read_bytes
 from hires.data.label_json import name_of
 from hires.interfaces import ConfigError, DataError
+from hires.ops.plain_yaml import PlainLoader
 
 _USUAL = ("*.names", "classes.txt", "data.yaml", "data.yml", "dataset.yaml")
 
@@ -38,8 +40,7 @@ def read_names(path: Path) -> dict[int, str]:
     names = {_number(number): name_of(name) or "" for number, name in pairs}
     if not names or not all(names.values()) or min(names) < 0:
         raise DataError(f"{path}: no list of class names; write one a line, or in YAML names: [...]")
-    listed = list(names.values())
-    twice = [name for position, name in enumerate(listed) if name in listed[:position]]
+    twice = [name for name, times in Counter(names.values()).items() if times > 1]
     if twice:
         raise DataError(f"{path}: the class name {twice[0]!r} stands there twice; give every class another name")
     return names
@@ -51,7 +52,7 @@ def _number(key: object) -> int:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
 
 
-class _PlainText(yaml.SafeLoader):
+class _PlainText(PlainLoader):
     """Leaves numbers, dates, `yes` and `no` as they are written, and refuses a key that stands twice."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}

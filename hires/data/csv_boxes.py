@@ -36,7 +36,8 @@ class CsvBoxes(ListedImages):
         members = self.chosen(split, content.paths)
         paths = [path for path in content.paths if path in members]
         names = sorted({name for content in files.values() for name in content.names})
-        ranks = np.array([names.index(name) for name in content.names], np.int64)
+        places = {name: place for place, name in enumerate(names)}
+        ranks = np.array([places[name] for name in content.names], np.int64)
         index = {path: position for position, path in enumerate(paths)}
         homes = np.array([index.get(path, -1) for path in content.paths], np.int64)[content.homes]
         order = np.argsort(homes, kind="stable")

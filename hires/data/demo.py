@@ -180,7 +180,7 @@ def _made(root: Path) -> dict[str, Any] | None:
     """The record of the data set that is there, None for nothing. Raises DataError for another's folder."""
     try:
         record = json.loads((root / "demo.json").read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         record = None
     if isinstance(record, dict) and record.get("generator") == GENERATOR:
         return record

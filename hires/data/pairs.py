@@ -75,8 +75,7 @@ def is_image_name(path: str) -> bool:
 def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bool) -> dict[str, str]:
     """Accepted files below `root` that match, by key. `what` is the setting's name. Raises DataError."""
     if not root.is_dir():
-        problem = "is not a folder" if root.exists() else "no such folder"
-        raise DataError(f"{root}: {problem}; point data.root= (or data_dir=) at the data set")
+        raise no_folder(root)
     keyed: dict[str, str] = {}
     for path in filter(accept, _files(root, pattern, what)):
         key = key_of(path, pattern)
@@ -87,8 +86,25 @@ def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bo
             )
         keyed[key] = path
     if not keyed:
-        raise DataError(f"{root}: no file matches data.{what}={pattern!r} (upper and lower case differ)")
+        raise DataError(
+            f"{root}: no file matches data.{what}={pattern!r} (upper and lower case differ); "
+            f"{root} has {some(_inside(root)) or 'nothing that can be read'}"
+        )
     return keyed
+
+
+def _inside(root: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(root))
+    except OSError:
+        return []
+
+
+def no_folder(root: Path) -> DataError:
+    """What to say of a data set that is not there; of a relative path, where it was looked for."""
+    problem = "is not a folder" if root.exists() else "no such folder"
+    where = "" if root.is_absolute() else f" below {os.getcwd()}"
+    return DataError(f"{root}: {problem}{where}; point data.root= (or data_dir=) at the data set")
 
 
 def _files(root: Path, pattern: str, what: str) -> list[str]:

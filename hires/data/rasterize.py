@@ -1,10 +1,13 @@
 """Pixels of polygons and of run lengths, within a window only."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from hires.interfaces import Window
 
 _OFFSET, _BITS, _MORE, _SIGN = 48, 5, 32, 16  # of the characters that COCO writes run lengths with
+_CROSSINGS = 2**20  # of edges with rows, at once
 _LONGEST = 12  # characters of a number that fits into 64 bits
 
 
@@ -21,14 +24,25 @@ def polygon_pixels(ring: np.ndarray, window: Window) -> np.ndarray:
     y, y_end = np.where(down, y, y_end), np.where(down, y_end, y)
     top = np.clip(np.ceil(y), 0, window.height).astype(np.int64)
     bottom = np.clip(np.ceil(y_end), 0, window.height).astype(np.int64)
-    edges = np.repeat(np.arange(len(x)), bottom - top)
-    before = np.cumsum(bottom - top) - (bottom - top)
-    rows = np.arange(len(edges)) - before[edges] + top[edges]
-    slopes = (x_end - x)[edges] / (y_end - y)[edges]
-    columns = np.clip(np.ceil(x[edges] + (rows - y[edges]) * slopes), 0, window.width).astype(np.int64)
     crossings = np.zeros((window.height, window.width + 1), np.uint8)
-    np.add.at(crossings, (rows, columns), 1)
+    for part in _parts(bottom - top):
+        edges = np.repeat(np.arange(len(x))[part], (bottom - top)[part])
+        before = np.cumsum((bottom - top)[part]) - (bottom - top)[part]
+        rows = np.arange(len(edges)) - before[edges - part.start] + top[edges]
+        slopes = (x_end - x)[edges] / (y_end - y)[edges]
+        columns = np.clip(np.ceil(x[edges] + (rows - y[edges]) * slopes), 0, window.width).astype(np.int64)
+        np.add.at(crossings, (rows, columns), 1)
     return np.bitwise_xor.accumulate(crossings & 1, axis=1)[:, :-1].astype(bool)
+
+
+def _parts(lengths: np.ndarray) -> Iterator[slice]:
+    """Of edges that cross so many rows, those that are looked at together: a file may give any number of edges."""
+    ends, first = np.cumsum(lengths), 0
+    while first < len(lengths):
+        passed = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, passed + _CROSSINGS, "right")))
+        yield slice(first, last)
+        first = last
 
 
 def run_pixels(runs: np.ndarray, height: int, window: Window) -> np.ndarray:

@@ -11,6 +11,7 @@ from hires.interfaces import DataError
 from hires.settings import SettingError
 
 SPLITS = ("train", "val", "test")
+_MEANT = {"valid": "val", "validation": "val", "training": "train", "testing": "test"}
 ALLOWED = (
     "a glob, a .txt list, a list of those, a fraction between 0 and 1, or null (no such split; of train: the rest)"
 )
@@ -19,6 +20,8 @@ ALLOWED = (
 def check_splits(splits: Mapping[str, Any]) -> None:
     """Raises SettingError for a rule that `split_pairs` would not understand."""
     for name, rule in splits.items():
+        if name in _MEANT:
+            raise SettingError("splits", name, f"{', '.join(SPLITS)}, or a name of your own; write {_MEANT[name]}")
         many = isinstance(rule, (list, tuple)) and len(rule) > 0
         texts = rule if many else [rule]
         is_text = all(isinstance(text, str) and text for text in texts)

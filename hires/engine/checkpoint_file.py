@@ -105,7 +105,7 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise DataError(f"{path}: no such checkpoint") from None
+        raise DataError(f"{path}: no such checkpoint; check the path") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 

@@ -12,14 +12,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
 from hires import verbosity
 from hires.engine.file_log import FileLog
+from hires.ops.printable import printable
 from hires.visualize.report_scores import by_class
 from hires.visualize.text import seconds, size
 
@@ -60,7 +62,14 @@ def _log_with(handlers: list[logging.Handler], level: int) -> None:
     logger.setLevel(level)
     logger.propagate = False
     for handler in handlers:
+        handler.addFilter(_made_printable)
         logger.addHandler(handler)
+
+
+def _made_printable(record: logging.LogRecord) -> bool:
+    """Makes what a name holds harmless; every record passes."""
+    record.msg, record.args = printable(record.getMessage()), ()
+    return True
 
 
 class Terminal(Console):
@@ -72,6 +81,10 @@ class Terminal(Console):
     def __init__(self, **options: Any):
         silent = {"quiet": True, "force_terminal": False} if verbosity.is_quiet() else {}
         super().__init__(**{**options, **silent})
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
     def print(self, *objects: Any, **options: Any) -> None:
         try:

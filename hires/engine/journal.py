@@ -112,7 +112,7 @@ def records(path: Path) -> list[Record]:
     for line in path.read_text(errors="replace").splitlines():
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(record, dict) and isinstance(record.get("step"), int) and "kind" in record:
             found.append(record)

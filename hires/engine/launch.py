@@ -23,6 +23,7 @@ from hires.engine.fabric import accelerator_there, precision_plugin
 from hires.engine.others import Others, end_with_first, part_from_first, start_others
 from hires.engine.ranks import Alone, Ranks, Several, talking
 from hires.engine.settings import TrainerSettings
+from hires.engine.slurm import count
 from hires.engine.stopping import SIGNALS
 from hires.interfaces import ConfigError
 
@@ -125,10 +126,10 @@ def _started_by_torchrun() -> dict[str, int]:
 
 def _started_by_slurm() -> dict[str, int]:
     """Processes here and in all; empty unless srun has started several."""
-    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+    tasks = count("SLURM_STEP_NUM_TASKS", 1)
     if tasks == 1:
         return {}
-    nodes = int(os.environ.get("SLURM_STEP_NUM_NODES", os.environ.get("SLURM_NNODES", 1)))
+    nodes = count("SLURM_STEP_NUM_NODES", count("SLURM_NNODES", 1)) or 1
     return {"here": tasks // nodes, "all": tasks}
 
 

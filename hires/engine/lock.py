@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 NAME = ".lock"
 """The file that is locked, which also says by whom."""
+_MOST_PROCESSES = 2**31  # numbers from here on are no process's
 _BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 _LOOKED_AT = 2.0
 """Seconds for which a lock may be another command's that only looks, or that of a process that is just ending."""
@@ -141,9 +142,11 @@ def _in_use(run_dir: Path, by: Holder | None, hint: str) -> ConfigError:
 
 def _read(handle: int) -> Holder | None:
     try:
-        return Holder(**json.loads(os.pread(handle, 4096, 0)))
-    except (OSError, ValueError, TypeError):
+        found = Holder(**json.loads(os.pread(handle, 4096, 0)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
+    is_ours = type(found.pid) is int and 0 < found.pid < _MOST_PROCESSES and type(found.starts) is int
+    return found if is_ours else None
 
 
 def _write(handle: int, by: Holder) -> None:

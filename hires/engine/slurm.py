@@ -22,7 +22,13 @@ def is_requeued() -> bool:
 
 def starts() -> int:
     """How often SLURM has put the job of this process into its queue again."""
-    return int(os.environ.get("SLURM_RESTART_COUNT") or 0)
+    return count("SLURM_RESTART_COUNT", 0)
+
+
+def count(name: str, default: int) -> int:
+    """A number that SLURM tells by a variable of the environment; the default where it tells none."""
+    text = os.environ.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
 def requeue() -> None:

@@ -22,7 +22,7 @@ def with_weights_of_file(name: str, file: str, make: Callable[..., Any]) -> Any:
     timm loads a file leniently: of two made from the same random state, what stayed equal was not loaded.
     """
     if not Path(file).is_file():
-        raise ConfigError(f"backbone.weights: {file} is not a file")
+        raise ConfigError(f"backbone.weights: {file} is not a file; give one with timm's names, or null")
     with torch.random.fork_rng(devices=[]):
         random = make(file=None).state_dict()
     net = make(file=file)

@@ -37,7 +37,7 @@ def keep_settings(folder: Path, settings: dict[str, Any], overwrite: bool) -> in
     path, new = folder / SETTINGS, json.loads(json.dumps(jsonable(settings)))
     try:
         old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else new
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         old = None
     how = _difference(old, new) if isinstance(old, dict) else "made in another way"
     if how and not overwrite:

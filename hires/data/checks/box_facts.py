@@ -13,7 +13,7 @@ from hires.data.box_objects import Images
 from hires.data.pairs import Pair
 
 _PLACES = {
-    ".xml": re.compile(rb"<path>\s*([^<]*?)\s*</path>"),
+    ".xml": re.compile(rb"<path>([^<]*)</path>"),
     ".json": re.compile(rb'"imagePath"\s*:\s*"((?:[^"\\]|\\.)*)"'),
 }
 _ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[\\/]")
@@ -62,7 +62,7 @@ def names_elsewhere(path: Path) -> bool:
     if pattern is None or path.stat().st_size > _MOST_BYTES:
         return False
     match = pattern.search(path.read_bytes())
-    text = match[1].decode(errors="replace") if match else ""
+    text = match[1].decode(errors="replace").strip() if match else ""
     if path.suffix.lower() == ".json":
         text = _unescaped(text)
     return bool(_ABSOLUTE.match(text)) and not os.path.exists(text)
