@@ -12,7 +12,8 @@ from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.lists import list_findings
 from hires.data.folds import Folds, check_group_leaks, group_names
 from hires.data.mask_folder import MaskFolder
-from hires.data.pairs import Pair, find, is_image_name, links_left
+from hires.data.pairing import agreed, difference
+from hires.data.pairs import LEAVE_OUT, Pair, find, is_image_name, links_left, matches_any
 from hires.data.split_lists import Missing, entries_of
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import split_keys
@@ -56,16 +57,20 @@ def _links(settings: MaskFolder | PairedBoxes) -> list[Finding]:
 def _masks(settings: MaskFolder) -> tuple[list[Pair], list[Finding]]:
     root = settings.root_path()
     with quiet():  # what is logged comes as findings
-        images, masks = find(root, settings.images, "images"), find(root, settings.masks, "masks")
+        found = find(root, settings.images, "images", lambda path: not matches_any(path, settings.exclude))
+        images, masks = agreed(found, find(root, settings.masks, "masks"))
+    differ = difference(images, masks, "mask")
     pairs = [Pair(key, path, masks.get(key, "")) for key, path in images.items()]
-    bare = [Place(pair.image) for pair in pairs if not pair.truth]
-    unused = [Place(path) for key, path in masks.items() if key not in images]
-    return sorted(pairs, key=lambda pair: pair.image), [
+    bare = [Place(pair.image, f"gives {pair.key!r}" if differ else "") for pair in pairs if not pair.truth]
+    unused = [Place(path, f"gives {key!r}" if differ else "") for key, path in masks.items() if key not in images]
+    skips = settings.missing_labels == "skip"
+    advice = f"masks are looked for as {settings.masks!r}: add them, or narrow data.images{LEAVE_OUT}"
+    return sorted((pair for pair in pairs if pair.truth or not skips), key=lambda pair: pair.image), [
         *findings_of(
             "image-without-label",
-            "error",
-            "{n} image(s) have no mask",
-            f"masks are looked for as {settings.masks!r}: add them, or narrow data.images",
+            "info" if skips else "error",
+            "{n} image(s) have no mask" + (" and are left out" if skips else ""),
+            f"{differ}; else {advice}" if differ else advice,
             bare,
         ),
         *_unused(unused, "mask"),
@@ -76,13 +81,14 @@ def _labels(settings: PairedBoxes) -> tuple[list[Pair], list[Finding]]:
     with quiet():  # what is logged comes as findings
         pairs = replace(settings, missing_labels="negative").pairs()
     bare = [Place(pair.image) for pair in pairs if not pair.truth]
-    refused = settings.missing_labels == "error"
-    return pairs, [
+    fate = {"error": "", "negative": " and count as images without objects", "skip": " and are left out"}
+    skips = settings.missing_labels == "skip"
+    return [pair for pair in pairs if pair.truth or not skips], [
         *findings_of(
             "image-without-label",
-            "error" if refused else "info",
-            "{n} image(s) have no label file" + ("" if refused else " and count as images without objects"),
-            "add the files, or set data.missing_labels=negative if these images show no object",
+            "error" if settings.missing_labels == "error" else "info",
+            "{n} image(s) have no label file" + fate[settings.missing_labels],
+            f"add the files, or set data.missing_labels=negative if these images show no object{LEAVE_OUT}",
             bare,
         ),
         *_unused([Place(path) for path in _lonely(settings, pairs)], "label file"),

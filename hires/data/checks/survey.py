@@ -1,7 +1,7 @@
 """Surveys a data set: lists it, reads all of it, and says what was found."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -116,7 +116,9 @@ def _of_labels(settings: PairedBoxes, shown: Shown, progress: Callable[[int, int
     own = label_findings(listing.pairs, records, fate_of_broken(settings, records, listing.splits))
     training = listing.splits.get("train", [])
     if not vocabulary.names and (vocabulary.complete or settings.table() is None):
-        if not any(record.label_problem for record in records):  # else that is why there are no classes
+        needed = settings.missing_labels == "error"
+        unread = needed and not any(pair.truth for pair in listing.pairs)
+        if not unread and not any(record.label_problem for record in records):  # else that is why there are none
             own += object_findings(settings, None, training)
         return _made(settings, listing, records, [], "objects", None, shown, own)
     things = things_of(objects, vocabulary, sizes_of(records), settings.table(), _ignored(settings))
@@ -185,19 +187,23 @@ def _made(
         *image_findings(settings, pairs, records, window, fate_of_broken(settings, records, splits)),
         *own,
         *leak_findings(pairs, records, splits, at_random=_is_divided_at_random(settings)),
-        *class_findings(classes, unit, _read_splits(splits, records)),
+        *class_findings(classes, unit, _read_splits(settings, listing, records)),
         *size_findings(classes, size, fit=shown.fit, things=has_things, scores=shown.stride),
     ]
     return Survey(pairs, splits, records, classes, unit, things, in_order(findings))
 
 
-def _read_splits(splits: Mapping[str, Sequence[int]], records: Sequence[Record]) -> set[str]:
+def _read_splits(settings: DataSettings, listing: Listing, records: Sequence[Record]) -> set[str]:
     """Splits of which any label could be read, if they are files for each image."""
+    needed = getattr(settings, "missing_labels", "") == "error"
 
-    def is_read(one: Record) -> bool:
+    def is_read(index: int) -> bool:
+        one = records[index]
+        if needed and not listing.pairs[index].truth:
+            return False
         return one.mask is not None or one.boxes is not None or (one.image is not None and not one.label_problem)
 
-    return {name for name, members in splits.items() if any(is_read(records[index]) for index in members)}
+    return {name for name, members in listing.splits.items() if any(map(is_read, members))}
 
 
 def _is_divided_at_random(settings: DataSettings) -> bool:
