@@ -13,7 +13,7 @@ from hires.data.box_checks import Remark, cleaned, remark
 from hires.data.box_classes import BoxClasses, Given, Table, Vocabulary
 from hires.data.box_objects import Images, Objects, found
 from hires.data.box_source import BoxSource
-from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, joined, matches_any
+from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, joined, kept_by
 from hires.data.segments import Segments
 from hires.data.split_settings import SplitSettings
 from hires.interfaces import DataError
@@ -175,10 +175,9 @@ class PairedBoxes(BoxSettings):
     def matched(self, what: str, pattern: str, *, are_images: bool = False) -> list[Pair]:
         """Pairs of the images and the files of `pattern`, each of which is a `what`, and an image or not."""
         root = self.root_path()
-        images = find(
-            root, self.images, "images", lambda path: is_image_name(path) and not matches_any(path, self.exclude)
-        )
-        truths = find(root, pattern, f"{what}s", lambda path: is_image_name(path) == are_images)
+        kept = kept_by(self.exclude)
+        images = find(root, self.images, "images", lambda path: is_image_name(path) and kept(path))
+        truths = find(root, pattern, f"{what}s", lambda path: is_image_name(path) == are_images and kept(path))
         return joined(
             root,
             images,

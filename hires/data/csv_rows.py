@@ -114,7 +114,8 @@ def _header(row: list[str], layout: Layout) -> list[int]:
     if not any(found[name] for name in layout.columns[1:5]) and not layout.headers:
         if len(row) != len(layout.columns) and not (len(row) > 1 and _are_names(cells)):
             raise ValueError(
-                f"{len(row)} column(s), expected {','.join(layout.columns)}, or a header that names those among others"
+                f"{len(row)} column(s), expected {','.join(layout.columns)}, or a header that names those among "
+                "others"
             )
         if len(row) == len(layout.columns) and not _are_names(cells[1:5]):
             return []
@@ -124,8 +125,8 @@ def _header(row: list[str], layout: Layout) -> list[int]:
     missing = [name for name, places in found.items() if not places]
     if missing:
         raise ValueError(
-            f"the header has no column for {', '.join(missing)}; it has {', '.join(filter(None, cells))}: name them "
-            f"in data.columns='{{{missing[0]}: NAME}}', or add them; data.box={layout.box} says what a box is"
+            f"the header has no column for {', '.join(missing)}; it has {', '.join(filter(None, cells))}: name "
+            f"them in data.columns='{{{missing[0]}: NAME}}', or add them; data.box={layout.box} says what a box is"
         )
     return [found[name][0] for name in layout.columns]
 
@@ -188,7 +189,7 @@ def _box(cells: list[str], layout: Layout, *, decimal_comma: bool) -> tuple[floa
 
 
 def corners_of(boxes: np.ndarray, layout: Layout, sizes: np.ndarray) -> np.ndarray:
-    """(N, 4) x1 y1 x2 y2, pixels, of boxes as a file has them; `sizes`: (N, 2) height and width of their images."""
+    """(N, 4) x1 y1 x2 y2, pixels, of boxes as a file has them in images of (height, width) `sizes`, (N, 2)."""
     first, second = boxes[:, :2], boxes[:, 2:]
     if layout.box == "cxcywh":
         first = first - second / 2

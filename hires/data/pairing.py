@@ -31,6 +31,7 @@ def difference(images: Mapping[str, str], truths: Mapping[str, str], what: str) 
     image = next((path for path in lonely if os.path.dirname(path) in folders), next(iter(lonely)))
     truth = folders.get(os.path.dirname(image), next(iter(unused)))
     return (
-        f"{image} gives {lonely[image]!r}, but {truth} gives {unused[truth]!r}: if these belong together the globs "
-        f"disagree; the wildcards of data.images and data.{what}s ([..] is one, too) have to match the same text"
+        f"{image} gives {lonely[image]!r}, but {truth} gives {unused[truth]!r}: if these belong together the "
+        f"globs disagree; the wildcards of data.images and data.{what}s ([..] is one, too) have to match the "
+        "same text"
     )

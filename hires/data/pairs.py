@@ -43,10 +43,10 @@ def find_pairs(
 ) -> list[Pair]:
     """Images and masks in order of the images' paths. Raises DataError for what cannot be paired.
 
-    Images that a glob of `exclude` matches are left out.
+    What a glob of `exclude` matches is left out.
     """
-    found = find(root, images, "images", lambda path: not matches_any(path, exclude))
-    return joined(root, found, find(root, masks, "masks"), "mask", masks, missing=missing, hint=LEAVE_OUT)
+    found = (find(root, images, "images", kept_by(exclude)), find(root, masks, "masks", kept_by(exclude)))
+    return joined(root, *found, "mask", masks, missing=missing, hint=LEAVE_OUT)
 
 
 def joined(
@@ -86,6 +86,11 @@ def joined(
 
 def matches_any(path: str, globs: Sequence[str]) -> bool:
     return any(glob_regex(glob).fullmatch(path) for glob in globs)
+
+
+def kept_by(exclude: Sequence[str]) -> Callable[[str], bool]:
+    """Says of a path whether no glob matches it."""
+    return lambda path: not matches_any(path, exclude)
 
 
 def is_image_name(path: str) -> bool:
@@ -135,11 +140,17 @@ def key_of(path: str, pattern: str) -> str:
     Parts are joined by / where the pattern has one between them, by + where other text stands there, and
     directly where they touch. Example: `a/images/7.jpg` by `*/images/*.jpg` gives `a/7`.
     """
+    keys = keys_within(path, pattern)
+    return keys[-1] if keys else os.path.splitext(os.path.basename(path))[0]
+
+
+def keys_within(path: str, pattern: str) -> list[str]:
+    """What the first wildcard matched, the first two, and so on: the last is `key_of`, if there is any."""
     match = glob_regex(pattern).fullmatch(path)
     if match is None:
         raise ValueError(f"{path!r} does not match {pattern!r}")
     end = len(os.path.splitext(path)[0])
-    key, last = "", 0
+    keys, key, last = [], "", 0
     for group in range(1, match.re.groups + 1):
         start, stop = match.start(group), min(match.end(group), end)
         if start >= stop:
@@ -148,7 +159,8 @@ def key_of(path: str, pattern: str) -> str:
         if key and between and not key.endswith("/"):
             key += "/" if "/" in between else "+"
         key, last = key + part, stop
-    return key or os.path.splitext(os.path.basename(path))[0]
+        keys.append(key)
+    return keys
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:

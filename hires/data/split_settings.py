@@ -28,7 +28,7 @@ class SplitSettings(DataSettings):
     fold: Annotated[int, Bounds(0)] | None = None  # the part of the images that is `val`; `train` is the others
     folds: Annotated[int, Bounds(2)] = 5  # number of those parts
     groups: str | None = None  # regular expression: images in whose path it matches the same text stay together
-    exclude: tuple[str, ...] = ()  # globs of image paths relative to root, which are left out
+    exclude: tuple[str, ...] = ()  # globs of paths relative to root, which are left out
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,7 @@ from hires.data.checks.lists import list_findings
 from hires.data.folds import Folds, check_group_leaks, group_names
 from hires.data.mask_folder import MaskFolder
 from hires.data.pairing import agreed, difference
-from hires.data.pairs import LEAVE_OUT, Pair, find, is_image_name, links_left, matches_any
+from hires.data.pairs import LEAVE_OUT, Pair, find, is_image_name, kept_by, links_left
 from hires.data.split_lists import Missing, entries_of
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import split_keys
@@ -57,8 +57,10 @@ def _links(settings: MaskFolder | PairedBoxes) -> list[Finding]:
 def _masks(settings: MaskFolder) -> tuple[list[Pair], list[Finding]]:
     root = settings.root_path()
     with quiet():  # what is logged comes as findings
-        found = find(root, settings.images, "images", lambda path: not matches_any(path, settings.exclude))
-        images, masks = agreed(found, find(root, settings.masks, "masks"))
+        kept = kept_by(settings.exclude)
+        images, masks = agreed(
+            find(root, settings.images, "images", kept), find(root, settings.masks, "masks", kept)
+        )
     differ = difference(images, masks, "mask")
     pairs = [Pair(key, path, masks.get(key, "")) for key, path in images.items()]
     bare = [Place(pair.image, f"gives {pair.key!r}" if differ else "") for pair in pairs if not pair.truth]
@@ -102,7 +104,8 @@ def _lonely(settings: PairedBoxes, pairs: Sequence[Pair]) -> list[str]:
     if not isinstance(pattern, str):
         return []
     used = {pair.truth for pair in pairs}
-    files = find(root, pattern, "labels", lambda path: not is_image_name(path)).values()
+    kept = kept_by(settings.exclude)
+    files = find(root, pattern, "labels", lambda path: not is_image_name(path) and kept(path)).values()
     return [path for path in files if path not in used and settings.is_truth(root / path)]
 
 

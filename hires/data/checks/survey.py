@@ -22,13 +22,15 @@ from hires.data.checks.finding import Finding, in_order
 from hires.data.checks.image_findings import image_findings
 from hires.data.checks.leak_findings import leak_findings
 from hires.data.checks.listed import listed
-from hires.data.checks.listing import Listing, listing_of, quiet
+from hires.data.checks.listing import Listing, listing_of, quiet, splits_of
 from hires.data.checks.mask_facts import MaskReader
-from hires.data.checks.mask_findings import mask_findings
+from hires.data.checks.mask_findings import broken_masks, mask_findings
+from hires.data.checks.part_facts import PartReader, listed_parts
 from hires.data.checks.skipping import fate_of_broken
 from hires.data.checks.things import Things, joined_facts, things_of
 from hires.data.demo import ensure_demo
 from hires.data.mask_folder import MaskFolder
+from hires.data.mask_parts import MaskParts
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.data.split_settings import SplitSettings
@@ -96,6 +98,8 @@ def survey(settings: DataSettings, shown: Shown, progress: Callable[[int, int], 
         ensure_demo(settings.root_path(), generator)
     if isinstance(settings, MaskFolder):
         return _of_masks(settings, shown, progress)
+    if isinstance(settings, MaskParts):
+        return _of_parts(settings, shown, progress)
     if isinstance(settings, PairedBoxes):
         return _of_labels(settings, shown, progress)
     if isinstance(settings, BoxSettings):
@@ -108,6 +112,18 @@ def _of_masks(settings: MaskFolder, shown: Shown, progress: Callable[[int, int],
     classes = classes_of_masks(settings.table().names, records, listing.splits, shown.image_size)
     own = mask_findings(settings, listing.pairs, records, fate_of_broken(settings, records, listing.splits))
     return _made(settings, listing, records, classes, "pixels", None, shown, own)
+
+
+def _of_parts(settings: MaskParts, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
+    with quiet():
+        parts = settings.parts()
+    pairs, findings = listed_parts(settings, parts)
+    splits, more = splits_of(settings, pairs)
+    reader, given = PartReader(settings, parts), Listing(pairs, splits, [*findings, *more])
+    listing, records = _read(given, settings, reader, progress)
+    classes = classes_of_masks(settings.paint().names, records, listing.splits, shown.image_size)
+    broken = broken_masks(listing.pairs, records, fate_of_broken(settings, records, listing.splits))
+    return _made(settings, listing, records, classes, "pixels", None, shown, broken)
 
 
 def _of_labels(settings: PairedBoxes, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
