@@ -22,10 +22,13 @@ def agreed(images: Keyed, truths: Keyed) -> tuple[Keyed, Keyed]:
 
 
 def difference(images: Mapping[str, str], truths: Mapping[str, str], what: str) -> str:
-    """How the keys of an image and of a `what` differ that are both left over, "" unless there are such."""
+    """How the keys of an image and of a `what` differ that are both left over.
+
+    "" unless there are such, and most images are left over: single ones may just lack their files.
+    """
     lonely = {path: key for key, path in images.items() if key not in truths}
     unused = {path: key for key, path in truths.items() if key not in images}
-    if not lonely or not unused:
+    if not unused or len(lonely) <= len(images) / 2:
         return ""
     folders = {os.path.dirname(path): path for path in reversed(unused)}
     image = next((path for path in lonely if os.path.dirname(path) in folders), next(iter(lonely)))
