@@ -9,7 +9,8 @@ from hires.data.box_classes import Given, Table, Vocabulary
 from hires.data.box_folder import AnnotatedImages
 from hires.data.box_lists import ListedImages
 from hires.data.box_objects import found, made
-from hires.data.csv_rows import COORDINATES, CsvFile, Layout, corners_of, read_csv
+from hires.data.csv_layout import COORDINATES, Layout, corners_of
+from hires.data.csv_rows import CsvFile, read_csv
 from hires.interfaces import DataError
 from hires.settings import SettingError
 
