@@ -33,8 +33,9 @@ def difference(images: Mapping[str, str], truths: Mapping[str, str], what: str) 
     folders = {os.path.dirname(path): path for path in reversed(unused)}
     image = next((path for path in lonely if os.path.dirname(path) in folders), next(iter(lonely)))
     truth = folders.get(os.path.dirname(image), next(iter(unused)))
+    is_many = what == "mask" and len(unused) > len(lonely)
     return (
         f"{image} gives {lonely[image]!r}, but {truth} gives {unused[truth]!r}: if these belong together the "
         f"globs disagree; the wildcards of data.images and data.{what}s ([..] is one, too) have to match the "
-        "same text"
+        "same text" + ("; several masks an image need data=mask_parts" if is_many else "")
     )

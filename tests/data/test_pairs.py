@@ -146,6 +146,12 @@ def test_folders_count_only_where_they_leave_no_doubt(tmp_path):
         find_pairs(tmp_path, "[13]/*.png", "*/labels.png")
 
 
+def test_several_masks_an_image_are_another_reader(tmp_path):
+    touch(tmp_path, "a/a.png", "a/crack_1.png", "a/crack_2.png", "b/b.png", "b/crack_1.png")
+    with pytest.raises(DataError, match="'a/crack.1'.*; several masks an image need data=mask_parts"):
+        find_pairs(tmp_path, "*/?.png", "*/*_?.png")
+
+
 def test_images_without_mask_are_left_out_on_request(tmp_path, caplog):
     touch(tmp_path, "i/1.jpg", "i/2.jpg", "i/draft/3.jpg", "m/1.png")
     found = find_pairs(tmp_path, "i/**/*.jpg", "m/*.png", "skip")
