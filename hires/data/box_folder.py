@@ -13,7 +13,7 @@ from hires.data.box_checks import Remark, cleaned, remark
 from hires.data.box_classes import BoxClasses, Given, Table, Vocabulary
 from hires.data.box_objects import Images, Objects, found
 from hires.data.box_source import BoxSource
-from hires.data.pairs import Pair, find, is_image_name, joined
+from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, joined, kept_by
 from hires.data.segments import Segments
 from hires.data.split_settings import SplitSettings
 from hires.interfaces import DataError
@@ -122,7 +122,7 @@ class PairedBoxes(BoxSettings):
     """Base of the settings of readers with an annotation file for each image."""
 
     images: str  # glob relative to root; other files than images are passed over
-    missing_labels: Literal["error", "negative"] = "error"  # images without annotation file
+    missing_labels: Missing = "error"  # images without annotation file
 
     def annotated(self, split: str) -> AnnotatedImages:
         root = self.root_path()
@@ -175,17 +175,17 @@ class PairedBoxes(BoxSettings):
     def matched(self, what: str, pattern: str, *, are_images: bool = False) -> list[Pair]:
         """Pairs of the images and the files of `pattern`, each of which is a `what`, and an image or not."""
         root = self.root_path()
-        images = find(root, self.images, "images", is_image_name)
-        truths = find(root, pattern, f"{what}s", lambda path: is_image_name(path) == are_images)
-        may_miss = self.missing_labels == "negative"
+        kept = kept_by(self.exclude)
+        images = find(root, self.images, "images", lambda path: is_image_name(path) and kept(path))
+        truths = find(root, pattern, f"{what}s", lambda path: is_image_name(path) == are_images and kept(path))
         return joined(
             root,
             images,
             truths,
             what,
             pattern,
-            may_miss=may_miss,
-            hint=", or set data.missing_labels=negative if they show no object",
+            missing=self.missing_labels,
+            hint=f", or set data.missing_labels=negative if they show no object{LEAVE_OUT}",
             counts=lambda path: self.is_truth(root / path),
         )
 

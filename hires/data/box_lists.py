@@ -65,7 +65,7 @@ class ListedImages(BoxSettings):
     def chosen(self, split: str, paths: Sequence[str]) -> set[str]:
         """Of the images that a file lists, those of a split. Raises DataError for some that are not there."""
         file = self.file(split)
-        pairs = [Pair(path, path, file) for path in paths]
+        pairs = self.kept([Pair(path, path, file) for path in paths])
         listed = isinstance(self.annotations, dict)
         members = self.readable(pairs, split) if listed else self.members(split, pairs)
         _check_there(self.root_path(), self.root_path() / file, [pair.image for pair in members])

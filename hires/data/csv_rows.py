@@ -1,4 +1,4 @@
-"""Reads CSV files with a box a row: `path,x1,y1,x2,y2,label`."""
+"""Reads CSV files with a box a row: `path,x1,y1,x2,y2,label`, or other columns."""
 
 import csv
 from array import array
@@ -9,19 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hires.data.box_lists import path_below
+from hires.data.csv_layout import COORDINATES, MOST, USUAL, Layout, header_places
 from hires.data.formats.image_file import read_bytes
 from hires.data.label_json import check_near, name_of, shown
 from hires.interfaces import DataError
 
-COLUMNS = ("path", "x1", "y1", "x2", "y2", "label")
-_ALIASES = {
-    "path": ("path", "file", "filename", "file_name", "image", "image_path", "img_path", "imagepath"),
-    "x1": ("x1", "xmin", "x_min", "left"),
-    "y1": ("y1", "ymin", "y_min", "top"),
-    "x2": ("x2", "xmax", "x_max", "right"),
-    "y2": ("y2", "ymax", "y_max", "bottom"),
-    "label": ("label", "class", "class_name", "category", "label_name"),
-}
 _DELIMITERS = ",;\t"
 _LONGEST_FIELD = 2**17  # characters, more than any path
 
@@ -32,17 +24,18 @@ class CsvFile(NamedTuple):
     paths: list[str]  # relative to the data set's root, each once
     names: list[str]  # of the classes, in order of the rows
     homes: np.ndarray  # (M,) int64 index of the image
-    boxes: np.ndarray  # (M, 4) float64 x1 y1 x2 y2, pixels
+    boxes: np.ndarray  # (M, 4) float64 as the layout says
     classes: np.ndarray  # (M,) int64 index of the name
 
 
-def read_csv(path: Path, folder: str, root: Path) -> CsvFile:
+def read_csv(path: Path, folder: str, root: Path, layout: Layout = USUAL) -> CsvFile:
     """A whole file, with or without a header; `folder`, relative to `root`, is where relative paths begin.
 
     A row with nothing but a path is an image without objects. Raises DataError that names the line.
     """
     text = _text(path)
-    reader = csv.reader(StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    delimiter = _delimiter(text)
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True)
     images, names, homes, labels, boxes = dict[str, int](), dict[str, int](), array("q"), array("q"), array("d")
     places: list[int] | None = None
     try:
@@ -50,14 +43,14 @@ def read_csv(path: Path, folder: str, root: Path) -> CsvFile:
             if not any(cell.strip() for cell in row):
                 continue
             if places is None:
-                places = _header(row)
+                places = header_places(row, layout)
                 if places:
                     continue
-                places = list(range(len(COLUMNS)))
-            image, box, label = _row([cell.strip() for cell in row], places, folder, root)
+                places = list(range(len(layout.columns)))
+            image, corners, label = _row([cell.strip() for cell in row], places, folder, root, layout)
             home = images.setdefault(image, len(images))
-            if box is not None:
-                boxes.extend(box)
+            if corners:
+                boxes.extend(_box(corners, layout, decimal_comma=delimiter != ","))
                 homes.append(home)
                 labels.append(names.setdefault(label, len(names)))
     except (ValueError, csv.Error) as error:
@@ -82,29 +75,12 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=first.count)
 
 
-def _header(row: list[str]) -> list[int]:
-    """Where the columns are, by a header; an empty list where the row is none. Raises ValueError."""
-    cells = [cell.strip().lower() for cell in row]
-    found = {name: [at for at, cell in enumerate(cells) if cell in known] for name, known in _ALIASES.items()}
-    if not any(found[name] for name in COLUMNS[1:5]):
-        if len(row) != len(COLUMNS):
-            raise ValueError(
-                f"{len(row)} column(s), expected {','.join(COLUMNS)}, or a header that names those among others"
-            )
-        return []
-    for name, places in found.items():
-        if len(places) != 1:
-            problem = "no column" if not places else f"{len(places)} columns"
-            raise ValueError(f"the header has {problem} for {name}; call one of them {name}")
-    return [found[name][0] for name in COLUMNS]
-
-
 def _row(
-    cells: list[str], places: list[int], folder: str, root: Path
-) -> tuple[str, tuple[float, ...] | None, str]:
-    """The image's path, the box, None without one, and the label of a row. Raises ValueError."""
+    cells: list[str], places: list[int], folder: str, root: Path, layout: Layout
+) -> tuple[str, list[str], str]:
+    """The image's path, the coordinates, none without a box, and the label of a row. Raises ValueError."""
     if len(cells) <= max(places):
-        raise ValueError(f"{len(cells)} column(s), expected {max(places) + 1}: {','.join(COLUMNS)}")
+        raise ValueError(f"{len(cells)} column(s), expected {max(places) + 1}: {','.join(layout.columns)}")
     path, *corners, label = (cells[at] for at in places)
     if not path:
         raise ValueError("has no path")
@@ -113,18 +89,20 @@ def _row(
     except ValueError as error:
         raise ValueError(f"has the path {error}") from None
     if not any(corners) and not label:
-        return image, None, ""
+        return image, [], ""
     name = name_of(label)
     if name is None:
         raise ValueError("has a box without label; an image without objects has nothing but its path")
-    return image, _box(corners), name
+    return image, corners, name
 
 
-def _box(corners: list[str]) -> tuple[float, ...]:
+def _box(cells: list[str], layout: Layout, *, decimal_comma: bool) -> tuple[float, ...]:
     try:
-        box = tuple(map(float, corners))
+        box = tuple(float(cell.replace(",", ".") if decimal_comma else cell) for cell in cells)
     except ValueError:
-        raise ValueError(f"{shown(corners)} are not four numbers, x1 y1 x2 y2") from None
+        raise ValueError(f"{shown(cells)} are not four numbers, {' '.join(COORDINATES[layout.box])}") from None
     if not check_near(box):
-        raise ValueError(f"{shown(corners)} are no pixels of an image")
+        raise ValueError(f"{shown(cells)} are no pixels of an image")
+    if max(map(abs, box)) > MOST[layout.units]:
+        raise ValueError(f"{shown(cells)} are too large for data.units={layout.units} of the image's size")
     return box

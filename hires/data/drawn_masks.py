@@ -107,19 +107,20 @@ class DrawnMasks(BoxSettings):
 
     def source(self, split: str) -> PaintedMasks:
         read = self.labelled(split)
-        paint = Paint(self._checked(read.classes.names), self.background, self.multilabel)
+        names = checked_names(read.classes.names, self.background, self.multilabel)
+        paint = Paint(names, self.background, self.multilabel)
         assert read.segments is not None  # as wants_masks says
         source = PaintedMasks(self.root_path(), read, read.segments, paint, self.pixel_rules(), self.cache())
         source.report()
         return source
 
-    def _checked(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        if self.background in names and not self.multilabel:
-            raise SettingError("data.background", self.background, "a name that no class has, or null")
-        most = MOST_LABELS if self.multilabel else IGNORE - (self.background is not None)
-        if len(names) > most:
-            allowed = f"1 to {most} classes" + (
-                " with multilabel" if self.multilabel else " besides the background"
-            )
-            raise SettingError("data.classes", f"{len(names)} classes", allowed)
-        return names
+
+def checked_names(names: tuple[str, ...], background: str | None, multilabel: bool) -> tuple[str, ...]:
+    """The names of classes beside a background. Raises SettingError for too many, or the background's."""
+    if background in names and not multilabel:
+        raise SettingError("data.background", background, "a name that no class has, or null")
+    most = MOST_LABELS if multilabel else IGNORE - (background is not None)
+    if len(names) > most:
+        allowed = f"1 to {most} classes" + (" with multilabel" if multilabel else " besides the background")
+        raise SettingError("data.classes", f"{len(names)} classes", allowed)
+    return names

@@ -16,7 +16,7 @@ from hires.data.drawn_masks import DrawnMasks
 from hires.data.geo_place import GeoFeatures, Placed, check_meeting
 from hires.data.geo_tiff import read_georeference
 from hires.data.geojson import read_geojson
-from hires.data.pairs import Pair, find, is_image_name
+from hires.data.pairs import Pair, find, is_image_name, kept_by
 from hires.data.segments import Segments
 from hires.settings import SettingError
 
@@ -43,7 +43,8 @@ class GeoShapes(PairedBoxes):
     def pairs(self) -> list[Pair]:
         if glob.has_magic(self.annotations):
             return self.matched("annotation", self.annotations)
-        images = find(self.root_path(), self.images, "images", is_image_name)
+        kept = kept_by(self.exclude)
+        images = find(self.root_path(), self.images, "images", lambda path: is_image_name(path) and kept(path))
         return [Pair(key, path, self.annotations) for key, path in sorted(images.items(), key=lambda i: i[1])]
 
     def table(self) -> Table | None:

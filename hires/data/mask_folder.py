@@ -27,6 +27,7 @@ class MaskFolder(SplitSettings):
     threshold: Annotated[float, Bounds(0, 65534)] | None = None  # higher mask values become 255, others 0
     multilabel: bool = False  # a pixel may belong to several classes, or to none
     background_values: tuple[Given, ...] | None = None  # with multilabel: values of no class; default: 0 or black
+    missing_labels: Literal["error", "skip"] = "error"  # images without mask; skip leaves them out
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", _by_name(self.classes))
@@ -45,7 +46,7 @@ class MaskFolder(SplitSettings):
 
     def source(self, split: str) -> MaskSource:
         root = self.root_path()
-        pairs = find_pairs(root, self.images, self.masks)
+        pairs = find_pairs(root, self.images, self.masks, self.missing_labels, self.exclude)
         members = self.members(split, pairs)
         table = self.table()
         warn_of_folders(root, table, [pair.truth for pair in pairs])

@@ -3,17 +3,19 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hires.data.globbing import Found
+from hires.data.pairing import agreed, difference
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
 
 _WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]")
 _SHOWN = 5  # names in an error message
+LEAVE_OUT = ", or leave these images out: data.missing_labels=skip, or data.exclude=[GLOB]"
 IMAGE_ENDINGS = frozenset(
     (
         *(".bmp", ".dib", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".mpo", ".png", ".webp"),
@@ -32,9 +34,19 @@ class Pair(NamedTuple):
     truth: str  # "" where an image may have none
 
 
-def find_pairs(root: Path, images: str, masks: str) -> list[Pair]:
-    """Images and masks in order of the images' paths. Raises DataError for what cannot be paired."""
-    return joined(root, find(root, images, "images"), find(root, masks, "masks"), "mask", masks)
+Missing = Literal["error", "negative", "skip"]
+"""What becomes of images without truth: an error, images that show nothing, or none at all."""
+
+
+def find_pairs(
+    root: Path, images: str, masks: str, missing: Missing = "error", exclude: Sequence[str] = ()
+) -> list[Pair]:
+    """Images and masks in order of the images' paths. Raises DataError for what cannot be paired.
+
+    What a glob of `exclude` matches is left out.
+    """
+    found = (find(root, images, "images", kept_by(exclude)), find(root, masks, "masks", kept_by(exclude)))
+    return joined(root, *found, "mask", masks, missing=missing, hint=LEAVE_OUT)
 
 
 def joined(
@@ -44,27 +56,41 @@ def joined(
     what: str,
     pattern: str,
     *,
-    may_miss: bool = False,
+    missing: Missing = "error",
     hint: str = "",
     counts: Callable[[str], bool] = bool,
 ) -> list[Pair]:
     """Pairs of the files that `find` gave, in order of the images' paths.
 
-    `what` a file of the truth is called, and `pattern` where they are, is for messages. With `may_miss` an image
-    may have none, else it raises DataError, with a `hint` on what else to do. `counts` says whether a file without
-    image is worth a warning.
+    Where no keys agree, files are paired by their folders if that leaves no doubt. `what` a file of the truth is
+    called, and `pattern` where they are, is for messages; the error of `missing` has a `hint` on what else to do.
+    `counts` says whether a file without image is worth a warning.
     """
+    images, truths = agreed(images, truths)
     lonely = [path for key, path in images.items() if key not in truths]
-    if lonely and not may_miss:
+    if lonely and missing == "error":
+        differ = difference(images, truths, what)
         raise DataError(
             f"{root}: {len(lonely)} image(s) without {what}: {some(lonely)}; {what}s are looked for "
-            f"as {pattern!r}: add the {what}s, or narrow data.images{hint}"
+            f"as {pattern!r}; {f'{differ}; else ' if differ else ''}add the {what}s, or narrow data.images{hint}"
         )
+    if lonely and missing == "skip":
+        log.warning("%s: %d image(s) without %s are left out: %s", root, len(lonely), what, some(lonely))
+        images = {key: path for key, path in images.items() if key in truths}
     unused = [path for key, path in truths.items() if key not in images and counts(path)]
     if unused:
         log.warning("%s: %d %s(s) without image are not used: %s", root, len(unused), what, some(unused))
     pairs = [Pair(key, path, truths.get(key, "")) for key, path in images.items()]
     return sorted(pairs, key=lambda pair: pair.image)
+
+
+def matches_any(path: str, globs: Sequence[str]) -> bool:
+    return any(glob_regex(glob).fullmatch(path) for glob in globs)
+
+
+def kept_by(exclude: Sequence[str]) -> Callable[[str], bool]:
+    """Says of a path whether no glob matches it."""
+    return lambda path: not matches_any(path, exclude)
 
 
 def is_image_name(path: str) -> bool:
@@ -130,11 +156,17 @@ def key_of(path: str, pattern: str) -> str:
     Parts are joined by / where the pattern has one between them, by + where other text stands there, and
     directly where they touch. Example: `a/images/7.jpg` by `*/images/*.jpg` gives `a/7`.
     """
+    keys = keys_within(path, pattern)
+    return keys[-1] if keys else os.path.splitext(os.path.basename(path))[0]
+
+
+def keys_within(path: str, pattern: str) -> list[str]:
+    """What the first wildcard matched, the first two, and so on: the last is `key_of`, if there is any."""
     match = glob_regex(pattern).fullmatch(path)
     if match is None:
         raise ValueError(f"{path!r} does not match {pattern!r}")
     end = len(os.path.splitext(path)[0])
-    key, last = "", 0
+    keys, key, last = [], "", 0
     for group in range(1, match.re.groups + 1):
         start, stop = match.start(group), min(match.end(group), end)
         if start >= stop:
@@ -143,7 +175,8 @@ def key_of(path: str, pattern: str) -> str:
         if key and between and not key.endswith("/"):
             key += "/" if "/" in between else "+"
         key, last = key + part, stop
-    return key or os.path.splitext(os.path.basename(path))[0]
+        keys.append(key)
+    return keys
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:

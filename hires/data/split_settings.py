@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from hires.data.folds import Folds, check_folds, check_groups
 from hires.data.images import image_info
-from hires.data.pairs import Pair
+from hires.data.pairs import Pair, matches_any
 from hires.data.settings import DataSettings
 from hires.data.split_lists import Missing
 from hires.data.splits import check_splits, split_pairs
@@ -28,6 +28,7 @@ class SplitSettings(DataSettings):
     fold: Annotated[int, Bounds(0)] | None = None  # the part of the images that is `val`; `train` is the others
     folds: Annotated[int, Bounds(2)] = 5  # number of those parts
     groups: str | None = None  # regular expression: images in whose path it matches the same text stay together
+    exclude: tuple[str, ...] = ()  # globs of paths relative to root, which are left out
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +46,7 @@ class SplitSettings(DataSettings):
         root = self.root_path()
         splits = split_pairs(
             root,
-            pairs,
+            self.kept(pairs),
             self.splits,
             self.split_seed,
             groups=self.groups,
@@ -65,6 +66,10 @@ class SplitSettings(DataSettings):
                 f"{'' if split == 'train' else f', or set data.splits.{split}=null'}"
             )
         return self.readable(splits[split], split)
+
+    def kept(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """The pairs whose image no glob of `exclude` matches."""
+        return [pair for pair in pairs if not matches_any(pair.image, self.exclude)]
 
     def readable(self, pairs: list[Pair], split: str) -> list[Pair]:
         """Those whose image says how large it is, where broken files are skipped. Raises DataError if few do."""

@@ -16,6 +16,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "info": ""}
 _PLACES = 12  # of a finding on the page; data.json has all
 _IN_TERMINAL = 3
 _LONGEST = 160  # letters of a detail
+_IDLE = ("nothing to do:", "nothing to do for hires")  # how the advice of remarks begins that the page alone has
 
 Outcome = Mapping[str, Any]
 
@@ -40,13 +41,16 @@ def page(outcome: Outcome) -> str:
 def summary(outcome: Outcome) -> list[RenderableType]:
     """The same in short, for a terminal."""
     parts: list[RenderableType] = [Text(verdict(outcome), style="bold")]
-    for one in outcome["findings"]:
+    idle = [one for one in outcome["findings"] if one["severity"] == "info" and one["advice"].startswith(_IDLE)]
+    for one in (one for one in outcome["findings"] if one not in idle):
         parts.append(Text(f"{_NAMES[one['severity']][0]}: {one['text']}", style=_STYLES[one["severity"]]))
         places = one["places"][:_IN_TERMINAL]
         parts += [Text(f"    {_line(place)}", style="dim") for place in places]
         if len(one["places"]) > len(places):
             parts.append(Text(f"    and {len(one['places']) - len(places)} more", style="dim"))
         parts.append(Text(f"  → {one['advice']}"))
+    if idle:
+        parts.append(Text(f"{_plural(len(idle), *_NAMES['info'])} with nothing to do: only in data.html"))
     if outcome["classes"]:
         head, rows = class_rows(outcome)
         shown = Table(*(Column(Text(name)) for name in head), box=None, pad_edge=False)

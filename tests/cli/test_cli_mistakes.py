@@ -134,6 +134,7 @@ def test_every_option_of_every_group_passes_the_checks(hires: Hires, calls: Call
     given = dict.fromkeys(formats, ["data.root=x"])
     given |= dict.fromkeys(("geojson", "geojson_masks"), ["data.root=x", "data.classes=[a]"])
     given |= {"mask_folder": ["data.root=x", "data.classes={a: 0}"]}
+    given |= {"mask_parts": ["data.root=x", "data.classes={a: '*.png'}"]}
     given |= {"instance_masks": ["data.root=x", "data.classes=[a]"]}
     for group, options in parse("train", []).groups().items():
         for option in options if group != "hydra" else ():

@@ -74,6 +74,26 @@ def test_of_masks_that_cannot_be_read_no_class_is_missed(root):
     assert "class-not-evaluated" not in seen(root, splits={"val": "images/9.png"})  # of which there is none
 
 
+def test_of_images_without_mask_no_class_is_missed(root):
+    write(root, *[mask(v255=(0, 40))] * 3)
+    assert set(seen(root)) == {"image-without-label"}  # val is the one without
+    left_out = surveyed(root, missing_labels="skip", splits={"val": "images/2.png"})
+    assert [pair.image for pair in left_out.pairs] == ["images/0.png", "images/1.png", "images/2.png"]
+    assert [(one.severity, one.number) for one in left_out.findings if one.code == "image-without-label"] == [
+        ("info", 1)
+    ]
+    assert seen(root, exclude=["*/3.png"], splits={"val": "images/2.png"}) == {}
+
+
+def test_globs_that_disagree(root):
+    write(root, *[mask(v255=(0, 40))] * 4)
+    found = seen(root, masks="[m]asks/*.png")
+    assert found["image-without-label"].places[0] == ("images/0.png", "gives '0'")
+    assert "images/0.png gives '0', but masks/0.png gives 'm/0'" in found["image-without-label"].advice
+    assert found["label-without-image"].places[0] == ("masks/0.png", "gives 'm/0'")
+    assert set(found) == {"image-without-label", "label-without-image"}
+
+
 def test_values_that_no_class_has(root):
     write(root, mask(v255=(0, 40), v7=(50, 52)), *[mask(v255=(0, 40))] * 3)
     found = seen(root)["unlisted-values"]

@@ -155,7 +155,10 @@ def test_lines_that_are_no_boxes_are_named(folder, settings, line, problem):
     [
         ("\n\n", "lists no image"),
         ("a.png 1 2 3 4 cat\n", r":1: 1 column\(s\), expected path"),
-        ("path,x1,y1,x2,label\n", ":1: the header has no column for y2; call one of them y2"),
+        (
+            "path,x1,y1,x2,label\n",
+            ":1: the header has no column for y2; it has path, x1, y1, x2, label: .*data.columns='{y2: NAME}'",
+        ),
         ("path,x1,y1,x2,y2,label,class\n", ":1: the header has 2 columns for label"),
         ("path,x1,y1,x2,y2,label\nb/3.png,,,,,\n", "1 of 1 images are not there: b/3.png"),
         ("\xff\xff", "is no text"),
@@ -191,6 +194,55 @@ def test_what_is_not_quite_right_is_counted(folder, settings, caplog):
     assert content(settings().source("train"))["a.png"] == [("cat", [1, 1, 5, 5]), ("cat", [1, 1, 60, 5])]
     told = " ".join(record.getMessage() for record in caplog.records)
     assert all(word in told for word in ("1 box(es) without area", "1 box(es) reach beyond", "1 box(es) repeat"))
+
+
+GERMAN = "Bild;Befund;Mitte X %;Mitte Y %;Breite %;Höhe %\na.png;cat;33,3333;75;33,3333;50,0\na b.png;;;;;\n"
+CENTRES = {"cx": "Mitte X %", "cy": "Mitte Y %", "w": "Breite %", "h": "Höhe %"}
+
+
+def test_a_header_of_other_names_in_percent_with_decimal_commas(folder, settings):
+    write(folder / "all.csv", "\ufeff" + GERMAN)
+    columns = {"path": "Bild", "label": "befund", **CENTRES}
+    found = content(settings(columns=columns, box="cxcywh", units="percent").source("train"))
+    assert list(found) == ["a.png", "a b.png"]
+    ((label, box),) = found["a.png"]
+    assert (label, found["a b.png"]) == ("cat", [])
+    np.testing.assert_allclose(box, [10, 20, 30, 40], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("box", "units", "text"),
+    [
+        ("xywh", "pixels", "a.png,10,20,20,20,cat\n"),
+        ("cxcywh", "pixels", "label,file,width,height,x_center,y_center\ncat,a.png,20,20,20,30\n"),
+        ("xyxy", "shares", "label,path,left,top,right,bottom\ncat,a.png,0.166667,0.5,0.5,1\n"),
+        ("xywh", "percent", "path;x;y;w;h;label\na.png;16,6667;50;33,3333;50;cat\n"),
+    ],
+)
+def test_other_forms_and_units(folder, settings, box, units, text):
+    write(folder / "all.csv", text)
+    ((label, found),) = content(settings(box=box, units=units).source("train"))["a.png"]
+    np.testing.assert_allclose(found, [10, 20, 30, 40], atol=1e-4)
+    assert label == "cat"
+
+
+def test_a_header_without_known_names_is_said_to_be_one(folder, settings):
+    for header in (GERMAN, GERMAN.replace("Bild;", "Nr;Bild;")):
+        write(folder / "all.csv", header)
+        with pytest.raises(
+            DataError, match=r":1: the header has no column for path, x1, y1, x2, y2, label; it has .*Befund"
+        ):
+            settings().source("train")
+    write(folder / "all.csv", GERMAN)
+    with pytest.raises(DataError, match=r"no column for path; it has Bild, .*data.columns='{path: NAME}'"):
+        settings(columns={"label": "Befund", **CENTRES}, box="cxcywh").source("train")
+
+
+def test_numbers_that_are_no_shares_and_columns_of_another_form(folder, settings):
+    with pytest.raises(DataError, match=r"all.csv:1: .* are too large for data.units=shares"):
+        settings(units="shares").source("train")
+    with pytest.raises(SettingError, match="columns: got 'cx', allowed: path, x1, .*; data.box=cxcywh has cx"):
+        settings(columns={"cx": "X"})
 
 
 NAMES = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Zs", "Zl", "Zp")), min_size=1, max_size=8)

@@ -66,6 +66,16 @@ def test_shares_are_of_the_upright_image(folder, yolo):
     assert image.sum() == image[y1:y2, x1:x2].sum()
 
 
+def test_images_without_label_are_left_out_on_request(folder, yolo, caplog):
+    images(folder, "a.png", "b.png", "drafts/c.png")
+    write(folder / "a.txt", "0 0.5 0.5 0.2 0.5\n")
+    with pytest.raises(DataError, match=r"1 image\(s\) without label: b.png;.*missing_labels=skip"):
+        yolo().source("train")
+    source = yolo(images="**/*.*", labels="**/*.txt", exclude=["drafts/*"], missing_labels="skip").source("train")
+    assert [source.name(index) for index in range(len(source))] == ["a.png"]
+    assert "1 image(s) without label are left out: b.png" in caplog.text
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -106,3 +106,52 @@ def test_a_glob_without_match_is_named(tmp_path):
     touch(tmp_path, "i/1.jpg")
     with pytest.raises(DataError, match=r"data.masks='m/\*.png'"):
         find_pairs(tmp_path, "i/*", "m/*.png")
+
+
+def test_globs_that_disagree_are_told_with_both_keys(tmp_path):
+    touch(tmp_path, *(f"Site {n}/{name}.tif" for n in (1, 2) for name in ("scan", "scan_b")))
+    touch(tmp_path, *(f"Site {n}/scan_mask.png" for n in (1, 2)))
+    with pytest.raises(DataError) as caught:
+        find_pairs(tmp_path, "Site [12]/*.tif", "*/*_mask.png")
+    assert "Site 1/scan.tif gives '1/scan', but Site 1/scan_mask.png gives 'Site 1/scan'" in str(caught.value)
+    assert "[..] is one, too" in str(caught.value)
+    assert "data.missing_labels=skip" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("images", "masks"),
+    [("Site [12]/scan.*", "*/scan_mask.*"), ("*/scan.*", "Site ?/*_mask.png"), ("*/sc*.tif", "*/scan_mask.png")],
+)
+def test_one_image_and_one_mask_a_folder_belong_together(tmp_path, images, masks):
+    touch(tmp_path, *(f"Site {n}/scan{ending}" for n in (1, 2) for ending in (".tif", "_mask.png")))
+    assert find_pairs(tmp_path, images, masks) == [
+        ("Site 1", "Site 1/scan.tif", "Site 1/scan_mask.png"),
+        ("Site 2", "Site 2/scan.tif", "Site 2/scan_mask.png"),
+    ]
+
+
+def test_folders_count_only_where_they_leave_no_doubt(tmp_path):
+    touch(tmp_path, "1/1.png", "1/labels.png", "2/2.png", "2/labels.png")
+    assert [pair.key for pair in find_pairs(tmp_path, "*/[0-9].png", "*/labels.png")] == ["1", "2"]
+    touch(tmp_path, "2/3.png")
+    with pytest.raises(DataError, match="1/1.png gives '1/1', but 1/labels.png gives '1'"):
+        find_pairs(tmp_path, "*/[0-9].png", "*/labels.png")
+    touch(tmp_path, "3/labels.png")
+    with pytest.raises(DataError, match="1/1.png gives '1/1'"):
+        find_pairs(tmp_path, "[13]/*.png", "*/labels.png")
+
+
+def test_several_masks_an_image_are_another_reader(tmp_path):
+    touch(tmp_path, "a/a.png", "a/crack_1.png", "a/crack_2.png", "b/b.png", "b/crack_1.png")
+    with pytest.raises(DataError, match="'a/crack.1'.*; several masks an image need data=mask_parts"):
+        find_pairs(tmp_path, "*/?.png", "*/*_?.png")
+
+
+def test_images_without_mask_are_left_out_on_request(tmp_path, caplog):
+    touch(tmp_path, "i/1.jpg", "i/2.jpg", "i/draft/3.jpg", "m/1.png")
+    found = find_pairs(tmp_path, "i/**/*.jpg", "m/*.png", "skip")
+    assert [pair.image for pair in found] == ["i/1.jpg"]
+    assert "2 image(s) without mask are left out: i/2.jpg, i/draft/3.jpg" in caplog.text
+    with pytest.raises(DataError, match="1 image.*without mask: i/2.jpg;.*data.exclude="):
+        find_pairs(tmp_path, "i/**/*.jpg", "m/*.png", exclude=["i/draft/*"])
+    assert len(find_pairs(tmp_path, "i/**/*.jpg", "m/*.png", exclude=["i/draft/*", "*/2.*"])) == 1

@@ -184,6 +184,33 @@ def trees(root: Path) -> None:
         write(root / f"{split}.csv", *rows)
 
 
+def castings(root: Path) -> None:
+    """A CSV of a German spreadsheet: centres and sizes in percent, decimal commas, a byte order mark."""
+    rows = ["\ufeffBild;Befund;Mitte X %;Mitte Y %;Breite %;Höhe %"]
+    for index in range(6):
+        save(root / "fotos" / f"{index}.jpg", scene(index).image)
+        for x1, y1, x2, y2, kind in scene(index).boxes:
+            shares = (
+                50 * (x1 + x2) / WIDTH,
+                50 * (y1 + y2) / HEIGHT,
+                100 * (x2 - x1) / WIDTH,
+                100 * (y2 - y1) / HEIGHT,
+            )
+            numbers = ";".join(f"{share:.3f}".replace(".", ",") for share in shares)
+            rows.append(f"{index}.jpg;{('Lunker', 'Rost')[kind - 1]};{numbers}")
+    write(root / "Befunde.csv", *rows)
+
+
+def plates(root: Path) -> None:
+    """A folder an image, in it a mask of 0 and 255 for each object, and none of some classes."""
+    names = ("crack", "corrosion", "crack", "pit", "crack", "hole")
+    for index in range(6):
+        one, folder = scene(index), root / f"IMG_{index:04d}"
+        save(folder / f"{folder.name}.png", one.image)
+        for number, name in enumerate(names[: 2 + index], 1):
+            save(folder / f"{name}_{number:02d}.png", (one.ids == number).astype(np.uint8) * 255)
+
+
 def leaves(root: Path) -> None:
     for index in range(6):
         one = scene(index)
@@ -229,6 +256,7 @@ SETS: dict[str, Callable[[Path], None]] = {
     "boards": boards,
     "bridges": two_values,
     "cars": cars,
+    "castings": castings,
     "cells": cells,
     "circles": circles,
     "city": city,
@@ -237,6 +265,7 @@ SETS: dict[str, Callable[[Path], None]] = {
     "leaves": leaves,
     "maps": four_values,
     "parts": two_values,
+    "plates": plates,
     "scans": scans,
     "scenes": partial(four_values, bands=13),
     "streets": streets,

@@ -23,7 +23,7 @@ SEGMENTATION = ["model.decoder_channels=[16,16,8,8,8]"]
 def scenes(tmp_path_factory) -> Path:
     """Images with three rectangles each, and the same labels in every format."""
     root = tmp_path_factory.mktemp("scenes")
-    for folder in ("images", "geo", "masks", "ids"):
+    for folder in ("images", "geo", "masks", "ids", "parts"):
         (root / folder).mkdir()
     features, rows, entries, annotations = [], ["path,x1,y1,x2,y2,label"], [], []
     for index in range(IMAGES):
@@ -32,6 +32,9 @@ def scenes(tmp_path_factory) -> Path:
         Image.fromarray(image).save(root / f"images/{index}.png")
         tifffile.imwrite(root / f"geo/{index}.tif", image, photometric="rgb", extratags=tags(corner, 1.0))
         Image.fromarray(ids).save(root / f"ids/{index}.png")
+        for number in np.unique(ids[ids > 0]):
+            part = Image.fromarray((ids == number).astype(np.uint8) * 255)
+            part.save(root / f"parts/{index}_{'roof' if number < 2000 else 'tree'}_{number}.png")
         Image.fromarray((ids > 0).astype(np.uint8) * 255).save(root / f"masks/{index}.png")
         entries.append({"id": index + 1, "file_name": f"images/{index}.png"})
         for number, ((x1, y1, x2, y2), kind) in enumerate(zip(BOXES, KINDS, strict=True)):
@@ -80,6 +83,11 @@ FORMATS = {
     "labelme": [*DETECTION, "data.images=images/*", "data.annotations=images/*.json"],
     "geojson": [*DETECTION, "data.images=geo/*.tif", "data.annotations=all.geojson", "data.class_property=kind"],
     "instance_masks": [*DETECTION, "data.masks=ids/*", "data.divisor=1000", "data.classes={roof: 1, tree: 2}"],
+    "mask_parts": [
+        *SEGMENTATION,
+        "data.images=images/*.png",
+        "data.classes={roof: 'parts/*_roof_*', tree: 'parts/*_tree_*'}",
+    ],
     "labelme_masks": [*SEGMENTATION, "data.images=images/*", "data.annotations=images/*.json"],
     "coco_masks": [*SEGMENTATION, "data.annotations=all.json", "data.images=."],
     "geojson_masks": [
@@ -118,7 +126,7 @@ def test_trains_and_evaluates(hires, scenes, tmp_path, name):
     trained = json.loads((tmp_path / "run/result.json").read_text())["metrics"]
     classes = {key.partition("/")[2] for key in trained if key.startswith(("IoU/", "AP50/"))}
     assert classes == {"roof", "tree"} | (
-        {"background"} if name.endswith("_masks") and name != "instance_masks" else set()
+        {"background"} if name in ("mask_parts", "labelme_masks", "coco_masks", "geojson_masks") else set()
     )
     code, _, error = hires("evaluate", f"run={tmp_path / 'run'}", "checkpoint=last")
     assert code == 0, error

@@ -107,6 +107,19 @@ def test_the_terminal_shows_three_places_and_names_as_they_are(outcome):
     assert "hires train --config-dir RUN experiment=proposed" in text
 
 
+def test_remarks_with_nothing_to_do_are_counted_in_the_terminal_and_stand_on_the_page(outcome):
+    idle = {"code": "x", "severity": "info", "text": "9 sizes", "advice": "nothing to do: padded", "number": 9}
+    outcome["findings"] += [idle | {"places": []}, idle | {"places": [], "text": "8 names"}]
+    outcome["findings"] += [idle | {"places": [], "text": "7 soft", "advice": "nothing to do, if meant so"}]
+    outcome["findings"] += [idle | {"places": [], "text": "6 alpha", "severity": "warning"}]
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(*summary(outcome), sep="\n")
+    text = console.export_text()
+    assert "2 remarks with nothing to do: only in data.html" in text
+    assert [name in text for name in ("9 sizes", "8 names", "7 soft", "6 alpha")] == [False, False, True, True]
+    assert all(name in page(outcome) for name in ("9 sizes", "8 names"))
+
+
 def test_what_is_not_known_is_a_dash(outcome):
     outcome["images"] |= {"read": 0, "mean": None, "deviation": None, "range": [None, None]}
     outcome["images"]["sizes"] = {"distinct": 0, "smallest": None, "median": None, "largest": None}

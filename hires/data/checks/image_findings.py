@@ -191,13 +191,19 @@ def _names(paths: Sequence[str]) -> Iterator[Finding]:
         again,
     )
     blank = [Place(path) for path in paths if " " in path]
-    yield from findings_of("blanks-in-paths", "info", "{n} path(s) hold a blank", "quote them in scripts", blank)
+    yield from findings_of(
+        "blanks-in-paths",
+        "info",
+        "{n} path(s) hold a blank",
+        "nothing to do for hires; quote them in scripts",
+        blank,
+    )
     capital = [Place(path) for path in paths if (ending := PurePosixPath(path).suffix) != ending.lower()]
     if len(capital) < len(paths):
         yield from findings_of(
             "capital-endings",
             "info",
             "{n} file name(s) end in capitals, others do not",
-            "globs tell them apart: *.jpg does not match .JPG",
+            "nothing to do for hires, which found them; other globs tell them apart: *.jpg does not match .JPG",
             capital,
         )

@@ -12,7 +12,8 @@ from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.lists import list_findings
 from hires.data.folds import Folds, check_group_leaks, group_names
 from hires.data.mask_folder import MaskFolder
-from hires.data.pairs import Pair, find, is_image_name, links_left
+from hires.data.pairing import agreed, difference
+from hires.data.pairs import LEAVE_OUT, Pair, find, is_image_name, kept_by, links_left
 from hires.data.split_lists import Missing, entries_of
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import split_keys
@@ -56,16 +57,22 @@ def _links(settings: MaskFolder | PairedBoxes) -> list[Finding]:
 def _masks(settings: MaskFolder) -> tuple[list[Pair], list[Finding]]:
     root = settings.root_path()
     with quiet():  # what is logged comes as findings
-        images, masks = find(root, settings.images, "images"), find(root, settings.masks, "masks")
+        kept = kept_by(settings.exclude)
+        images, masks = agreed(
+            find(root, settings.images, "images", kept), find(root, settings.masks, "masks", kept)
+        )
+    differ = difference(images, masks, "mask")
     pairs = [Pair(key, path, masks.get(key, "")) for key, path in images.items()]
-    bare = [Place(pair.image) for pair in pairs if not pair.truth]
-    unused = [Place(path) for key, path in masks.items() if key not in images]
-    return sorted(pairs, key=lambda pair: pair.image), [
+    bare = [Place(pair.image, f"gives {pair.key!r}" if differ else "") for pair in pairs if not pair.truth]
+    unused = [Place(path, f"gives {key!r}" if differ else "") for key, path in masks.items() if key not in images]
+    skips = settings.missing_labels == "skip"
+    advice = f"masks are looked for as {settings.masks!r}: add them, or narrow data.images{LEAVE_OUT}"
+    return sorted((pair for pair in pairs if pair.truth or not skips), key=lambda pair: pair.image), [
         *findings_of(
             "image-without-label",
-            "error",
-            "{n} image(s) have no mask",
-            f"masks are looked for as {settings.masks!r}: add them, or narrow data.images",
+            "info" if skips else "error",
+            "{n} image(s) have no mask" + (" and are left out" if skips else ""),
+            f"{differ}; else {advice}" if differ else advice,
             bare,
         ),
         *_unused(unused, "mask"),
@@ -76,13 +83,14 @@ def _labels(settings: PairedBoxes) -> tuple[list[Pair], list[Finding]]:
     with quiet():  # what is logged comes as findings
         pairs = replace(settings, missing_labels="negative").pairs()
     bare = [Place(pair.image) for pair in pairs if not pair.truth]
-    refused = settings.missing_labels == "error"
-    return pairs, [
+    fate = {"error": "", "negative": " and count as images without objects", "skip": " and are left out"}
+    skips = settings.missing_labels == "skip"
+    return [pair for pair in pairs if pair.truth or not skips], [
         *findings_of(
             "image-without-label",
-            "error" if refused else "info",
-            "{n} image(s) have no label file" + ("" if refused else " and count as images without objects"),
-            "add the files, or set data.missing_labels=negative if these images show no object",
+            "error" if settings.missing_labels == "error" else "info",
+            "{n} image(s) have no label file" + fate[settings.missing_labels],
+            f"add the files, or set data.missing_labels=negative if these images show no object{LEAVE_OUT}",
             bare,
         ),
         *_unused([Place(path) for path in _lonely(settings, pairs)], "label file"),
@@ -96,7 +104,8 @@ def _lonely(settings: PairedBoxes, pairs: Sequence[Pair]) -> list[str]:
     if not isinstance(pattern, str):
         return []
     used = {pair.truth for pair in pairs}
-    files = find(root, pattern, "labels", lambda path: not is_image_name(path)).values()
+    kept = kept_by(settings.exclude)
+    files = find(root, pattern, "labels", lambda path: not is_image_name(path) and kept(path)).values()
     return [path for path in files if path not in used and settings.is_truth(root / path)]
 
 

@@ -50,7 +50,7 @@ class MaskReader:
     def __call__(self, path: str) -> MaskFacts:
         """What a mask file below the root holds. Raises DataError."""
         file, folder = self.root / path, self.table.folder_of(path)
-        counts, widths = Counter[int](), _Widths(len(self.table.names), self.table.multilabel)
+        counts, widths = Counter[int](), Widths(len(self.table.names), self.table.multilabel)
         pixels, rows, width = np.zeros(256, np.int64), 0, 0
         bands = (colour_bands if self.table.is_colour else mask_bands)(file, BLOCK)
         for band in bands:
@@ -62,7 +62,7 @@ class MaskReader:
         kept = dict(counts.most_common(_MOST_VALUES))
         return MaskFacts(
             *((rows, width), kept, self._unlisted(kept, folder)),
-            *(self._of_classes(pixels), widths.measured, widths.narrow),
+            *(of_classes(pixels, len(self.table.names), self.table.multilabel), widths.measured, widths.narrow),
             *(_palette(file, kept, self.table.is_colour), folder),
         )
 
@@ -72,11 +72,13 @@ class MaskReader:
             return {}
         return {value: number for value, number in counts.items() if value not in listed}
 
-    def _of_classes(self, pixels: np.ndarray) -> np.ndarray:
-        if not self.table.multilabel:
-            return pixels[: len(self.table.names)]
-        values = np.arange(256, dtype=np.uint8)
-        return np.array([pixels[holds(values, index, True)].sum() for index in range(len(self.table.names))])
+
+def of_classes(pixels: np.ndarray, classes: int, multilabel: bool) -> np.ndarray:
+    """(classes,) pixels of each class, of those of each mapped value, (256,)."""
+    if not multilabel:
+        return pixels[:classes]
+    values = np.arange(256, dtype=np.uint8)
+    return np.array([pixels[holds(values, index, True)].sum() for index in range(classes)])
 
 
 def _counted(band: np.ndarray) -> dict[int, int]:
@@ -111,7 +113,7 @@ def _palette(file: Path, values: dict[int, int], is_colour: bool) -> dict[int, i
     return {index: colours[index] if index < len(colours) else 0 for index in sorted(values)}
 
 
-class _Widths:
+class Widths:
     """Adds up `narrow_pixels` of every class over blocks of a mask."""
 
     def __init__(self, classes: int, multilabel: bool):

@@ -28,16 +28,9 @@ def mask_findings(
 ) -> list[Finding]:
     """All about masks that lie in files of their own."""
     table, both = settings.table(), list(zip(pairs, records, strict=True))
-    broken = [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem]
     masks = [(pair, record, record.mask) for pair, record in both if record.mask is not None]
     return [
-        *findings_of(
-            "unreadable-mask",
-            fate.severity,
-            "{n} mask(s) cannot be read" + fate.text,
-            "correct them as said for each, or remove them with their images",
-            broken,
-        ),
+        *broken_masks(pairs, records, fate),
         *_sizes(masks, fate),
         *_palettes(masks, is_colour=table.is_colour),
         *_values(settings, masks, is_colour=table.is_colour),
@@ -46,6 +39,17 @@ def mask_findings(
         *_folders(table, pairs),
         *(_class_files(settings.root_path(), masks) if table.is_colour and masks else []),
     ]
+
+
+def broken_masks(pairs: Sequence[Pair], records: Sequence[Record], fate: Fate) -> list[Finding]:
+    both = zip(pairs, records, strict=True)
+    return findings_of(
+        "unreadable-mask",
+        fate.severity,
+        "{n} mask(s) cannot be read" + fate.text,
+        "correct them as said for each, or remove them with their images",
+        [Place(pair.truth, record.label_problem) for pair, record in both if record.label_problem],
+    )
 
 
 def _sizes(masks: Masks, fate: Fate) -> list[Finding]:

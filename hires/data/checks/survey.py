@@ -1,7 +1,7 @@
 """Surveys a data set: lists it, reads all of it, and says what was found."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,13 +22,15 @@ from hires.data.checks.finding import Finding, in_order
 from hires.data.checks.image_findings import image_findings
 from hires.data.checks.leak_findings import leak_findings
 from hires.data.checks.listed import listed
-from hires.data.checks.listing import Listing, listing_of, quiet
+from hires.data.checks.listing import Listing, listing_of, quiet, splits_of
 from hires.data.checks.mask_facts import MaskReader
-from hires.data.checks.mask_findings import mask_findings
+from hires.data.checks.mask_findings import broken_masks, mask_findings
+from hires.data.checks.part_facts import PartReader, listed_parts
 from hires.data.checks.skipping import fate_of_broken
 from hires.data.checks.things import Things, joined_facts, things_of
 from hires.data.demo import ensure_demo
 from hires.data.mask_folder import MaskFolder
+from hires.data.mask_parts import MaskParts
 from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.data.split_settings import SplitSettings
@@ -96,6 +98,8 @@ def survey(settings: DataSettings, shown: Shown, progress: Callable[[int, int], 
         ensure_demo(settings.root_path(), generator)
     if isinstance(settings, MaskFolder):
         return _of_masks(settings, shown, progress)
+    if isinstance(settings, MaskParts):
+        return _of_parts(settings, shown, progress)
     if isinstance(settings, PairedBoxes):
         return _of_labels(settings, shown, progress)
     if isinstance(settings, BoxSettings):
@@ -110,13 +114,27 @@ def _of_masks(settings: MaskFolder, shown: Shown, progress: Callable[[int, int],
     return _made(settings, listing, records, classes, "pixels", None, shown, own)
 
 
+def _of_parts(settings: MaskParts, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
+    with quiet():
+        parts = settings.parts()
+    pairs, findings = listed_parts(settings, parts)
+    splits, more = splits_of(settings, pairs)
+    reader, given = PartReader(settings, parts), Listing(pairs, splits, [*findings, *more])
+    listing, records = _read(given, settings, reader, progress)
+    classes = classes_of_masks(settings.paint().names, records, listing.splits, shown.image_size)
+    broken = broken_masks(listing.pairs, records, fate_of_broken(settings, records, listing.splits))
+    return _made(settings, listing, records, classes, "pixels", None, shown, broken)
+
+
 def _of_labels(settings: PairedBoxes, shown: Shown, progress: Callable[[int, int], None]) -> Survey:
     listing, records = _read(listing_of(settings), settings, BoxReader(settings), progress)
     objects, vocabulary = joined_facts(records)
     own = label_findings(listing.pairs, records, fate_of_broken(settings, records, listing.splits))
     training = listing.splits.get("train", [])
     if not vocabulary.names and (vocabulary.complete or settings.table() is None):
-        if not any(record.label_problem for record in records):  # else that is why there are no classes
+        needed = settings.missing_labels == "error"
+        unread = needed and not any(pair.truth for pair in listing.pairs)
+        if not unread and not any(record.label_problem for record in records):  # else that is why there are none
             own += object_findings(settings, None, training)
         return _made(settings, listing, records, [], "objects", None, shown, own)
     things = things_of(objects, vocabulary, sizes_of(records), settings.table(), settings.ignore_classes)
@@ -185,19 +203,23 @@ def _made(
         *image_findings(settings, pairs, records, window, fate_of_broken(settings, records, splits)),
         *own,
         *leak_findings(pairs, records, splits, at_random=_is_divided_at_random(settings)),
-        *class_findings(classes, unit, _read_splits(splits, records)),
+        *class_findings(classes, unit, _read_splits(settings, listing, records)),
         *size_findings(classes, size, fit=shown.fit, things=has_things, scores=shown.stride),
     ]
     return Survey(pairs, splits, records, classes, unit, things, in_order(findings))
 
 
-def _read_splits(splits: Mapping[str, Sequence[int]], records: Sequence[Record]) -> set[str]:
+def _read_splits(settings: DataSettings, listing: Listing, records: Sequence[Record]) -> set[str]:
     """Splits of which any label could be read, if they are files for each image."""
+    needed = getattr(settings, "missing_labels", "") == "error"
 
-    def is_read(one: Record) -> bool:
+    def is_read(index: int) -> bool:
+        one = records[index]
+        if needed and not listing.pairs[index].truth:
+            return False
         return one.mask is not None or one.boxes is not None or (one.image is not None and not one.label_problem)
 
-    return {name for name, members in splits.items() if any(is_read(records[index]) for index in members)}
+    return {name for name, members in listing.splits.items() if any(map(is_read, members))}
 
 
 def _is_divided_at_random(settings: DataSettings) -> bool:
