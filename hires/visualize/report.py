@@ -239,7 +239,7 @@ def _time(time: Mapping[str, Any] | None) -> list[str]:
         if time["steps_sampled"]
         else ""
     )
-    parts = (
+    words = (
         "Forward includes bringing images to the device; optimizer includes clipping and averaged weights."
         if "forward" in spent
         else ""
@@ -247,7 +247,8 @@ def _time(time: Mapping[str, Any] | None) -> list[str]:
     return [
         bar_rows(rows, 0),
         paragraph(
-            f"{duration(total)} in all, {time.get('of', 'of the process that ended the training')}. {sampled}{parts}"
+            f"{duration(total)} in all, {time.get('of', 'of the process that ended the training')}. "
+            f"{sampled}{words}"
         ),
     ]
 
