@@ -157,8 +157,13 @@ def _trained(
         return training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
     start = Start(trainer.progress.step, checkpoint is not None, recipe.top.seed, ranks.size)
     ranks.by_main(lambda: note_start(run_dir, start, sources))
-    with limit, gauge, observed.fitting(trainer.stopwatch):
-        _fit(trainer, batches, display, run_dir)
+    try:
+        with limit, gauge, observed.fitting(trainer.stopwatch):
+            _fit(trainer, batches, display, run_dir)
+    except Interrupted:
+        if ranks.main:
+            report.after_stop(run_dir, observed, learner.fabric.device.type, _reached(trainer, gauge))
+        raise
     show_metrics(console, trainer.progress.metrics)
     ranks.by_main(trainer.checkpointer.raise_failed)
     outcome = training_result(run_dir, trainer, ladder.plan, recipe.top.batch_size, gauge.peaks(ranks))
@@ -171,6 +176,13 @@ def _trained(
     log.info("Done: %s", run_dir)
     trainer.stopping.settle()  # a signal after the last step: of a sweep, no other job begins
     return outcome
+
+
+def _reached(trainer: Trainer, gauge: Gauge) -> dict[str, Any]:
+    """What a training that is stopped notes for its report."""
+    allocated, reserved = gauge.so_far()
+    peaks = {"allocated": gauge.allocated or allocated, "reserved": gauge.reserved or reserved}
+    return {"step": trainer.progress.step, "max_steps": trainer.routine.max_steps, "peak_bytes": peaks}
 
 
 def _planned(
@@ -229,7 +241,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     move(task, recipe, fabric)
     evaluator = recipe.task.evaluator(source.classes)
     notes = noted(evaluator)
-    with Display(console, max_steps=0) as display:
+    with Display(console, max_steps=0, split=cfg.split) as display:
         evaluation = make_evaluation(recipe, source, fabric, display.evaluating, evaluator=evaluator, notes=notes)
         metrics = evaluation(task)
     show_metrics(console, metrics)

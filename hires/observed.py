@@ -34,9 +34,11 @@ class Observed:
     @contextmanager
     def fitting(self, stopwatch: Stopwatch) -> Iterator[None]:
         """While the loop runs."""
-        with self.split.of("all"):
-            yield
-        self.split.whole["waiting"] = stopwatch.waited
+        try:
+            with self.split.of("all"):
+                yield
+        finally:
+            self.split.whole["waiting"] = stopwatch.waited
 
     def evaluating(
         self,

@@ -26,6 +26,7 @@ from hires.predictions.masks import MaskWriter
 from hires.predictions.progress import PredictionProgress
 from hires.predictions.record import folder_of, keep_settings, source_text
 from hires.predictions.settings import PredictionSettings
+from hires.predictions.truth import without_truth
 from hires.predictor import Predictor, load_predictor
 from hires.run_files import at_checkpoint, read_json
 
@@ -90,8 +91,13 @@ def predict_images(
     predictor = load_predictor(
         run_dir, checkpoint, data_dir=data_dir, data=data, evaluation=evaluation, trainer=trainer
     )
+    items, truth = without_truth(items, source, predictor.recipe.data)
+    for key, count in truth.items():
+        log.info("%d file(s) there are left out: %s of the run matches them", count, key)
     writer = make_writer(predictor, folder, settings)
-    writer.since = keep_settings(folder, _all_settings(predictor, source, settings, writer), settings.overwrite)
+    images = {item.output: os.path.abspath(item.path) for item in items}
+    settled = _all_settings(predictor, source, settings, writer)
+    writer.since = keep_settings(folder, settled, images, settings.overwrite)
     write_json(folder / CLASSES, writer.table())
     log.info("Predicting %d image(s) with %s into %s", len(items), predictor.checkpoint, folder)
     with PredictionProgress(console or Console(quiet=True), len(items)) as progress:

@@ -6,24 +6,22 @@ The command `report` does the latter, in seconds: it reads no images and no weig
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from hires import report_unfinished as unfinished
 from hires import runs
 from hires.engine.display import Terminal, log_to
 from hires.engine.files import jsonable, write_json, write_text
 from hires.engine.lock import check_free
-from hires.interfaces import ConfigError, DataError, HiresError, ImageSource, MemoryPlan, Normalization
-from hires.memory.budget import budget_bytes, check_budget
+from hires.interfaces import ConfigError, DataError, HiresError, ImageSource, Normalization
 from hires.observed import Observed
 from hires.ops.looks import Evidence, Look
-from hires.ops.plain_yaml import read_plain
 from hires.report_advice import advice
-from hires.run_files import environment, of_a_run, read_json, records
+from hires.run_files import environment, of_a_run, plan_of, read_json, records
 from hires.run_settings import differing, how_to_train
 from hires.visualize.pictures import pictures, visible
 from hires.visualize.report import page
@@ -73,6 +71,22 @@ def after_training(
     _harmless(write)
 
 
+def after_stop(run_dir: Path, observed: Observed, device: str, stopped: dict[str, Any]) -> None:
+    """The same of a training that a signal ends, in a moment: without images, which `hires evaluate` shows."""
+
+    def write() -> None:
+        before, best = _before(run_dir), observed.best
+        evaluated = before.get("evaluated")
+        if best is not None and observed.source is not None:
+            evaluated = _evaluated(None, None, best.evidence, best.metrics) | {"split": "val", "step": best.step}
+            evaluated["note"] = f"Of the best checkpoint, at step {best.step}, on the validation images."
+        time = _time(observed) if observed.split.steps else before.get("time")
+        noticed = {"command": "train", "device": device, "time": time, "evaluated": evaluated}
+        _write(run_dir, run_dir, {**noticed, "stopped": stopped})
+
+    _harmless(write)
+
+
 def after_evaluation(
     run_dir: Path,
     folder: Path,
@@ -101,6 +115,7 @@ def after_evaluation(
             "device": before.get("device", device),
             "time": before.get("time"),
             "evaluated": evaluated,
+            **({"stopped": before["stopped"]} if "stopped" in before else {}),
         }
         best = (run_dir / "checkpoints" / "best.pt").resolve()
         of_run = split == "val" and checkpoint.resolve() == best and _is_free(run_dir)
@@ -162,50 +177,48 @@ def _write(run_dir: Path, place: Path, noticed: dict[str, Any]) -> None:
 def content(run_dir: Path, noticed: dict[str, Any]) -> dict[str, Any]:
     """What the page of a run shows: all that lies in its directory, with what was `noticed` of it."""
     cfg = runs.load_config(run_dir)
-    result, plan = read_json(run_dir / "result.json"), _plan(run_dir)
+    result, plan, lines = read_json(run_dir / "result.json"), plan_of(run_dir, cfg), records(run_dir)
     choices, rows = differing(cfg)
-    if plan is not None and plan["budget"] is None:
-        plan["budget"] = _given_budget(cfg)
+    verdict = _verdict(result)
+    if not result:
+        stopped, evaluates = noticed.get("stopped") or {}, unfinished.has_validation(cfg.data)
+        verdict = unfinished.verdict(unfinished.reached(lines, stopped, cfg.trainer.max_steps, evaluates))
+        result = unfinished.result(lines, stopped, plan, cfg.evaluation.metric)
+        noticed = {**noticed, "time": noticed["time"] or unfinished.time(lines)}
     settings, peaks = how_to_train(cfg), result.get("peak_bytes") or {}
-    time = noticed["time"] or {}
+    time, machine = noticed["time"], environment(run_dir)
+    if time and ("processes", "1") in machine:
+        time = _of_one_process(time)
+    evaluations = sum(line["kind"] == "evaluate" for line in lines)
+    spent = time["seconds"] if time else {}
     return {
         "run": run_dir.resolve().name,
-        "verdict": _verdict(result),
+        "verdict": verdict,
         "result": result,
-        "records": records(run_dir),
+        "records": lines,
         "evaluated": noticed["evaluated"],
         "peaks": peaks,
         "plan": plan,
-        "time": noticed["time"],
-        "advice": advice(settings, time.get("seconds", {}), peaks, plan or {}, noticed["device"] or ""),
+        "time": time,
+        "advice": advice(settings, spent, peaks, plan or {}, noticed["device"] or "", evaluations),
         "choices": choices,
         "settings": rows,
-        "environment": environment(run_dir),
+        "environment": machine,
     }
 
 
 def _verdict(result: dict[str, Any]) -> str:
-    if not result:
-        return "The training has not ended."
     best = result.get("best") or {}
     found = f"; best {best['metric']} {best['value']:.4g}" if best.get("value") is not None else ""
     return f"{result.get('steps', 'Some')} steps trained{found}."
 
 
-def _plan(run_dir: Path) -> dict[str, Any] | None:
-    path = run_dir / "plan.yaml"
-    found = read_plain(path.read_text(encoding="utf-8")) if path.exists() else None
-    return {**asdict(MemoryPlan(1, 1, (0, 0), "")), **found} if isinstance(found, dict) else None
-
-
-def _given_budget(cfg: DictConfig) -> int | None:
-    """Bytes of a budget that is given as a size; a share is of what was free."""
-    said = OmegaConf.select(cfg, "memory.budget")
-    try:
-        check_budget(said)
-    except HiresError:
-        return None
-    return budget_bytes(said, "cpu") if isinstance(said, str) and said != "auto" else None
+def _of_one_process(time: dict[str, Any]) -> dict[str, Any]:
+    """Nothing was exchanged then: what lies between backward and the optimizer is other."""
+    seconds = dict(time["seconds"])
+    if "exchange" in seconds:
+        seconds["other"] = seconds.get("other", 0.0) + seconds.pop("exchange")
+    return {**time, "seconds": seconds}
 
 
 def _time(observed: Observed) -> dict[str, Any]:
@@ -218,9 +231,9 @@ def _time(observed: Observed) -> dict[str, Any]:
 
 
 def _evaluated(
-    source: ImageSource, normalization: Normalization, evidence: Evidence, metrics: dict[str, float]
+    source: ImageSource | None, normalization: Normalization | None, evidence: Evidence, metrics: dict[str, float]
 ) -> dict[str, Any]:
-    """What report.json says of an evaluation."""
+    """What report.json says of an evaluation; without images where there is no source to read them from."""
     counts = evidence.confusion
     most = int(np.argmax(np.sum(counts, axis=1))) if counts else None
     scores = evidence.scores
@@ -239,7 +252,9 @@ def _evaluated(
         "curves": evidence.curves,
         "boxes": any(look.found is not None for look in evidence.looks),
         "unpainted": evidence.classes[most] if most is not None else None,
-        "images": list(_images(source, normalization, evidence, most)),
+        "images": list(_images(source, normalization, evidence, most))
+        if source is not None and normalization
+        else [],
     }
 
 

@@ -13,16 +13,20 @@ def advice(
     peaks: Mapping[str, Any],
     plan: Mapping[str, Any],
     device: str,
+    evaluations: int = 2,
 ) -> list[tuple[str, str]]:
     """(overrides or a command, why), most to gain first; what they would gain has not been measured.
 
     `settings`: dotted keys of the configuration. `seconds`: by what they went for. `peaks` and `plan` are those of
-    result.json.
+    result.json. `evaluations`: how many there were.
     """
-    return [*_time(settings, seconds), *_memory(settings, peaks, plan), *_precision(settings, device)]
+    timed = _time(settings, seconds, evaluations)
+    return [*timed, *_memory(settings, peaks, plan), *_precision(settings, device)]
 
 
-def _time(settings: Mapping[str, Any], seconds: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+def _time(
+    settings: Mapping[str, Any], seconds: Mapping[str, float], evaluations: int
+) -> Iterator[tuple[str, str]]:
     total = sum(seconds.values())
     if not total:
         return
@@ -36,7 +40,7 @@ def _time(settings: Mapping[str, Any], seconds: Mapping[str, float]) -> Iterator
             "decoding is slow.",
         )
     if share.get("evaluation", 0) > _EVALUATES:
-        every = settings.get("evaluation.every")
+        every = settings.get("evaluation.every") if evaluations > 1 else None  # one has to be
         rarer = f" Rarer ones than evaluation.every={every} cost less." if every else ""
         yield (
             f"evaluation.every={_twice(every)}"

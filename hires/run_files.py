@@ -3,13 +3,17 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
 from yaml import YAMLError
 
 from hires import __version__
-from hires.interfaces import DataError
+from hires.interfaces import DataError, HiresError, MemoryPlan
+from hires.memory.budget import budget_bytes, check_budget
+from hires.ops.plain_yaml import read_plain
 from hires.provenance import machine, versions
 from hires.visualize.text import size
 
@@ -51,6 +55,26 @@ def of_a_run(where: Any) -> Iterator[None]:
     except _OF_OTHER_CONTENT as error:
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise DataError(f"{where}: its files are not those of a run ({what}); copy the run again") from error
+
+
+def plan_of(run_dir: Path, cfg: DictConfig) -> dict[str, Any] | None:
+    """What plan.yaml says, a budget that is given as a size included; None where there is none."""
+    path = run_dir / "plan.yaml"
+    found = read_plain(path.read_text(encoding="utf-8")) if path.exists() else None
+    if not isinstance(found, dict):
+        return None
+    plan = {**asdict(MemoryPlan(1, 1, (0, 0), "")), **found}
+    return plan if plan["budget"] is not None else {**plan, "budget": _given_budget(cfg)}
+
+
+def _given_budget(cfg: DictConfig) -> int | None:
+    """Bytes of a budget that is given as a size; a share is of what was free."""
+    said = OmegaConf.select(cfg, "memory.budget")
+    try:
+        check_budget(said)
+    except HiresError:
+        return None
+    return budget_bytes(said, "cpu") if isinstance(said, str) and said != "auto" else None
 
 
 def at_checkpoint(run_dir: Path, checkpoint: Path) -> dict[str, Any]:

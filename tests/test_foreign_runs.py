@@ -235,4 +235,4 @@ def test_settings_of_predictions(tmp_path):
     for content in (DEEP, NO_TEXT, "[]"):
         write(tmp_path / "settings.json", content)
         with pytest.raises(ConfigError, match="predictions made in another way"):
-            keep_settings(tmp_path, {"a": 1}, overwrite=False)
+            keep_settings(tmp_path, {"a": 1}, {}, overwrite=False)

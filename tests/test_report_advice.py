@@ -62,6 +62,8 @@ def test_an_evaluation_at_the_end_alone_cannot_be_rarer():
         ((what, why),) = advice(settings, {"forward": 1.0, "evaluation": 1.0}, {}, {}, "cpu")
         assert what == f"evaluation.batch_size={wanted}"
         assert "Rarer" not in why
+    ((what, _),) = advice(SETTINGS, {"forward": 1.0, "evaluation": 1.0}, {}, {}, "cpu", evaluations=1)
+    assert what == "evaluation.batch_size=4"
 
 
 def test_no_search_is_named_to_a_run_that_can_have_none():

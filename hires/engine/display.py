@@ -32,6 +32,9 @@ Memory = tuple[int | None, int | None, int | None]
 _UNKNOWN: Memory = (None, None, None)
 _WIDE = 130  # letters of a terminal from which there is room for words
 
+SECONDS = 10.0
+"""Between two lines of an evaluation where there is no terminal."""
+
 ALIKE = {"alike": True}
 """`extra` of a record that all processes of a training make alike: the main one shows it."""
 
@@ -204,8 +207,13 @@ class Display:
         max_steps: int,
         start_step: int = 0,
         memory: Callable[[], Memory] = lambda: _UNKNOWN,
+        split: str = "val",
     ):
-        self.max_steps, self.memory = max_steps, memory
+        """`split`: the images that are evaluated."""
+        self.max_steps, self.memory, self.split = max_steps, memory, split
+        self._begun: float | None = None  # the evaluation
+        self._told = 0.0  # its last line
+        self._images = 0  # that are evaluated
         self._plain = not console.is_terminal or console.is_dumb_terminal
         self._narrow = not self._plain and console.width < _WIDE
         self._bars = Progress(
@@ -256,9 +264,20 @@ class Display:
         return str(timedelta(seconds=round(pace * (self.max_steps - step))))
 
     def evaluating(self, done: int, total: int) -> None:
-        """Images done, and how many there are."""
-        log.debug("image %d/%d is evaluated", done, total)
+        """Images done, and how many there are; 0 where an evaluation begins, and again while one is at work."""
+        now = time.monotonic()
+        if done < self._images or self._begun is None:
+            self._begun = self._told = now
+        if done > self._images:
+            log.debug("image %d/%d is evaluated", done, total)
+        self._images = 0 if done == total else done
         self._bars.update(self._evaluate, completed=done, total=total, visible=done < total)
+        if self._plain and done < total and now - self._told > SECONDS:
+            self._told = now
+            left = f", {timedelta(seconds=round((now - self._begun) * (total / done - 1)))} left" if done else ""
+            log.info("evaluating %s: %d/%d images%s", self.split, done, total, left)
+        if done == total:
+            self._begun = None
 
     def evaluated(self, step: int, metric: str, value: float) -> None:
         log.info("step %d/%d  evaluated: %s %.4f", step, self.max_steps, metric, value)

@@ -51,18 +51,20 @@ def evaluate(
 ) -> dict[str, float]:
     """Metrics of a task over a source's images; leaves the task in the mode it was in.
 
-    `place` brings a batch to the device; `progress` is told the images done and their number. Several processes
+    `place` brings a batch to the device; `progress` is told the images done and their number, before every forward
+    pass and after every image. Several processes
     have a share of the images each, and all get the same metrics. With `skip`, broken images are left out, up to
     half of a share. `notes` are taken beside the metrics. Raises TrainingError when memory runs out with one view
     at a time, and Interrupted when `stopping` asks for the end, at which every forward pass looks.
     """
-    training = task.training
+    training, done = task.training, 0
     task.eval()
     evaluator.reset()
     notes.reset()
 
     def looked(batch: Batch) -> Batch:
         stopping.look()
+        progress(done, len(source))
         return place(batch)
 
     try:
@@ -72,7 +74,8 @@ def evaluate(
             for part in views.parts(parts_of, image.shape[:2]):
                 evaluator.update(part, target)
                 notes.update(index, part, target)
-            progress(min(index + ranks.size, len(source)), len(source))
+            done = min(index + ranks.size, len(source))
+            progress(done, len(source))
     except BrokenOff:
         log.debug("The evaluation is broken off")
     finally:

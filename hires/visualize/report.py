@@ -239,11 +239,16 @@ def _time(time: Mapping[str, Any] | None) -> list[str]:
         if time["steps_sampled"]
         else ""
     )
+    words = (
+        "Forward includes bringing images to the device; optimizer includes clipping and averaged weights."
+        if "forward" in spent
+        else ""
+    )
     return [
         bar_rows(rows, 0),
         paragraph(
-            f"{duration(total)} in all, of the process that ended the training. {sampled}Forward includes "
-            "bringing images to the device; optimizer includes clipping and averaged weights."
+            f"{duration(total)} in all, {time.get('of', 'of the process that ended the training')}. "
+            f"{sampled}{words}"
         ),
     ]
 

@@ -63,6 +63,19 @@ def test_plain_lines_where_there_is_no_terminal(capsys):
     )
 
 
+def test_an_evaluation_tells_where_it_is_now_and_then(monkeypatch, capsys):
+    console, clock = Terminal(), iter([0.0, 0.0, 1.0, 12.0, 13.0, 40.0, 45.0, 100.0, 101.0])
+    log_to(console, None)
+    with Display(console, 40, split="test") as display:
+        monkeypatch.setattr("hires.engine.display.time.monotonic", lambda: next(clock))
+        for done in (0, 0, 0, 0, 1, 2, 4, 0, 1):
+            display.evaluating(done, 4)
+    assert capsys.readouterr().out.splitlines() == [
+        "evaluating test: 0/4 images",
+        "evaluating test: 2/4 images, 0:00:40 left",
+    ]
+
+
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     console = terminal()

@@ -79,7 +79,7 @@ def test_mode_is_kept_and_progress_told():
         progress=lambda done, total: told.append((done, total)),
     )
     assert task.training
-    assert told == [(1, 2), (2, 2)]
+    assert told == [(0, 2), (1, 2), (1, 2), (2, 2)]
 
 
 class Broken(Source):

@@ -208,6 +208,38 @@ def test_other_settings_need_another_folder(predict, hires, trained, images, tmp
     assert predict("evaluation.overlap=0.5", "overwrite=true")["predicted"] == 3
 
 
+def test_another_source_goes_on_where_names_stay(predict, hires, trained, images, tmp_path):
+    narrow = (f"run={trained}", f"source={images}/*/*.png", f"out={tmp_path / 'out'}")
+    assert hires("predict", *narrow)[0] == 0
+    made = (tmp_path / "out" / "masks" / "sub" / "4.png").stat().st_mtime_ns
+    assert predict()["skipped"] == 2
+    assert hires("predict", *narrow)[0] == 0
+    assert json.loads((tmp_path / "out" / "predict.json").read_text())["skipped"] == 2
+    assert (tmp_path / "out" / "masks" / "sub" / "4.png").stat().st_mtime_ns == made
+    code, _, error = hires("predict", narrow[0], f"source={images / 'sub'}", narrow[2])
+    assert code == 2
+    assert f"has predictions of {images / 'sub' / '4.png'} called sub/4, not 4; give another out=" in error
+    shutil.copytree(images, tmp_path / "others")
+    code, _, error = hires("predict", narrow[0], f"source={tmp_path / 'others'}", narrow[2])
+    assert code == 2
+    assert f"called 3 of {images / '3.png'}, not of {tmp_path / 'others' / '3.png'}; give another out=" in error
+
+
+def test_masks_beside_the_images_are_no_images(hires, trained, shapes, tmp_path):
+    out = tmp_path / "out"
+    code, said, error = hires("predict", f"run={trained}", f"source={shapes}", f"out={out}", "overlays=false")
+    assert code == 0, error
+    assert "6 file(s) there are left out: data.masks='masks/*.png' of the run matches them" in said
+    result = json.loads((out / "predict.json").read_text())
+    assert {each["output"] for each in result["files"]} == {f"images/{number}" for number in range(6)}
+    code, _, error = hires("predict", f"run={trained}", f"source={shapes / 'masks'}", f"out={tmp_path / 'no'}")
+    assert code == 1
+    assert error.startswith(
+        f"source={shapes / 'masks'}: holds only what data.masks='masks/*.png' of the run matches"
+    )
+    assert not (tmp_path / "no").exists()
+
+
 def test_no_training_data_is_needed(predict, trained, tmp_path):
     config = (trained / "config.yaml").read_text()
     try:

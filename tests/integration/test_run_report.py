@@ -118,7 +118,17 @@ def test_a_training_leaves_a_report_which_an_evaluation_makes_anew(run, hires):
 
 def test_a_report_is_made_again_from_the_files_of_a_run(run, hires):
     run_dir, _ = run("data.splits={val: null}", "trainer.max_steps=2")
-    assert "Nothing was evaluated" in (run_dir / "report.html").read_text()
+    page = (run_dir / "report.html").read_text()
+    assert "Nothing was evaluated" in page
+    assert "exchange between" not in page, "there is one process"
+    for name in ("report.html", "report.json", "result.json"):
+        (run_dir / name).rename(run_dir / f"{name}.away")  # as of a run that was killed
+    assert hires("report", f"run={run_dir}")[0] == 0
+    page = Tags((run_dir / "report.html").read_text()).text
+    assert "All 2 steps are done, but the result is missing" in page
+    assert "by the lines of metrics.jsonl" in page
+    for name in ("report.json", "result.json"):
+        (run_dir / f"{name}.away").rename(run_dir / name)
     for name in ("report.html", "report.json", "result.json", "metrics.jsonl"):
         (run_dir / name).unlink()
     assert hires("report", f"run={run_dir}")[0] == 0

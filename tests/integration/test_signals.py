@@ -146,6 +146,10 @@ def test_an_evaluation_is_broken_off_and_made_again(train, whole, tmp_path, monk
         assert training.wait(SECONDS) == 143, training.said()
     assert state(run_dir)[".progress.step"] == 3
     assert state(run_dir)[".progress.evaluated_step"] == 0
+    page = (run_dir / "report.html").read_text()
+    assert "The training has not ended: 3 steps of 6 are done." in page
+    assert "reserved, measured" in page
+    assert "of the process that ended the training" in page
     assert_same(resumed(run_dir, tmp_path), whole)
 
 

@@ -1,0 +1,46 @@
+"""Which images below a folder are no images to predict, but the truth of a data set that lies there."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hires.data.pairs import glob_regex
+from hires.interfaces import DataError
+from hires.predictions.inputs import Input, Source, output_names
+
+_TRUTH = ("masks", "labels")  # settings of data sets whose globs match files of the truth
+
+
+def without_truth(items: Sequence[Input], source: Source, data: Any) -> tuple[list[Input], dict[str, int]]:
+    """The images of a folder but the truth of a run's `data`; and how many each setting that matched leaves out.
+
+    Only where the source is a folder: files, lists and globs say themselves what they mean. Files that the data
+    has for images stay. Raises DataError where none is left.
+    """
+    if not isinstance(source, (str, Path)) or not Path(source).expanduser().is_dir():
+        return list(items), {}
+    root, folder = (os.path.realpath(path) for path in (data.root_path(), items[0].root))
+    globs = {name: str(getattr(data, name)) for name in _TRUTH if isinstance(getattr(data, name, None), str)}
+    kept, left = [], dict.fromkeys(globs, 0)
+    for item in items:
+        path = os.path.relpath(os.path.join(folder, item.name), root).replace(os.sep, "/")
+        name = _matching(path, globs, getattr(data, "images", None))
+        if name is None:
+            kept.append(item)
+        else:
+            left[name] += 1
+    left = {f"data.{name}={globs[name]!r}": count for name, count in left.items() if count}
+    if not kept:
+        raise DataError(
+            f"source={source}: holds only what {' or '.join(left)} of the run matches; give a glob for it"
+        )
+    names = output_names([item.name for item in kept])
+    return [item._replace(output=output) for item, output in zip(kept, names, strict=True)], left
+
+
+def _matching(path: str, globs: dict[str, str], images: Any) -> str | None:
+    """The setting of the truth that matches a path below the root, if its images do not."""
+    if isinstance(images, str) and glob_regex(images).fullmatch(path):
+        return None
+    return next((name for name, pattern in globs.items() if glob_regex(pattern).fullmatch(path)), None)
