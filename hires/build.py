@@ -141,7 +141,7 @@ def _trained(
     if ranks.main:
         write_json(run_dir / "result.json", outcome)
         report.after_training(
-            run_dir, observed, normalization, learner.fabric.device.type, trainer.progress.best_step
+            run_dir, observed, recipe.data, normalization, learner.fabric.device.type, trainer.progress.best_step
         )
     show_summary(console, outcome, {"weights": run_dir / "checkpoints", "report": run_dir / report.PAGE})
     log.info("Done: %s", run_dir)
@@ -222,6 +222,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         run_dir,
         folder,
         source,
+        recipe.data,
         normalization,
         notes.evidence(),
         metrics,

@@ -16,6 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from yaml import YAMLError
 
 from hires import runs
+from hires.data.mask_values import mask_values
+from hires.data.settings import DataSettings
 from hires.engine.display import Terminal, log_to
 from hires.engine.files import jsonable, write_json, write_text
 from hires.engine.lock import check_free
@@ -26,7 +28,8 @@ from hires.ops.looks import Evidence, Look
 from hires.report_advice import advice
 from hires.run_files import environment, read_json, records
 from hires.run_settings import differing, leaves
-from hires.visualize.pictures import pictures, visible
+from hires.visualize.colours import class_colours, hex_colours, is_ground
+from hires.visualize.pictures import Paint, pictures, visible
 from hires.visualize.report import page
 
 log = logging.getLogger(__name__)
@@ -37,7 +40,7 @@ _NO_TIME: dict[str, Any] = {"seconds": {}, "steps": 0, "steps_sampled": 0}
 _NO_SCORES = {"images": 0, "lowest": None, "median": None, "highest": None}
 _NOTHING_EVALUATED: dict[str, Any] = {
     **{"note": "", "metrics": {}, "classes": [], "score": "score", "scores": _NO_SCORES, "images": []},
-    **dict.fromkeys(("split", "step", "confidence", "confusion", "curves", "boxes", "unpainted")),
+    **dict.fromkeys(("split", "step", "confidence", "confusion", "curves", "boxes", "unpainted", "colours")),
 }
 """What a report.json may lack, and what counts instead."""
 
@@ -51,7 +54,12 @@ def report(cfg: DictConfig) -> Path:
 
 
 def after_training(
-    run_dir: Path, observed: Observed, normalization: Normalization, device: str, best_step: int
+    run_dir: Path,
+    observed: Observed,
+    data: DataSettings,
+    normalization: Normalization,
+    device: str,
+    best_step: int,
 ) -> None:
     """Writes report.json and report.html of a training; what goes wrong is warned of."""
 
@@ -61,7 +69,7 @@ def after_training(
         before = _before(run_dir)
         evaluated = before.get("evaluated")  # of a run that was resumed after its last evaluation
         if taken is not None and observed.source is not None:
-            evaluated = _evaluated(observed.source, normalization, taken.evidence, taken.metrics)
+            evaluated = _evaluated(observed.source, data, normalization, taken.evidence, taken.metrics)
             of = "the best checkpoint" if at_best else "the last evaluation"
             there = best_step and not at_best
             earlier = f" `hires evaluate run=RUN` shows the best one, of step {best_step}." if there else ""
@@ -78,6 +86,7 @@ def after_evaluation(
     run_dir: Path,
     folder: Path,
     source: ImageSource,
+    data: DataSettings,
     normalization: Normalization,
     evidence: Evidence | None,
     metrics: dict[str, float],
@@ -93,7 +102,7 @@ def after_evaluation(
     def write() -> None:
         if evidence is None:
             return
-        evaluated = _evaluated(source, normalization, evidence, metrics)
+        evaluated = _evaluated(source, data, normalization, evidence, metrics)
         images = {"val": "validation", "test": "test"}.get(split, split)
         evaluated |= {"split": split, "step": None, "note": f"Of {checkpoint.name}, on the {images} images."}
         before = _before(run_dir)
@@ -222,12 +231,14 @@ def _time(observed: Observed) -> dict[str, Any]:
 
 
 def _evaluated(
-    source: ImageSource, normalization: Normalization, evidence: Evidence, metrics: dict[str, float]
+    source: ImageSource,
+    data: DataSettings,
+    normalization: Normalization,
+    evidence: Evidence,
+    metrics: dict[str, float],
 ) -> dict[str, Any]:
     """What report.json says of an evaluation."""
-    counts = evidence.confusion
-    most = int(np.argmax(np.sum(counts, axis=1))) if counts else None
-    scores = evidence.scores
+    paint, scores = _paint(data, evidence), evidence.scores
     return {
         "metrics": metrics,
         "classes": list(evidence.classes),
@@ -239,21 +250,32 @@ def _evaluated(
             "highest": scores[-1] if scores else None,
         },
         "confidence": evidence.confidence,
-        "confusion": counts,
+        "confusion": evidence.confusion,
         "curves": evidence.curves,
         "boxes": any(look.found is not None for look in evidence.looks),
-        "unpainted": evidence.classes[most] if most is not None else None,
-        "images": list(_images(source, normalization, evidence, most)),
+        "unpainted": None if paint.unpainted is None else evidence.classes[paint.unpainted],
+        "colours": hex_colours(paint.colours),
+        "images": list(_images(source, normalization, evidence, paint)),
     }
 
 
+def _paint(data: DataSettings, evidence: Evidence) -> Paint:
+    """Colours as predictions have them; the background by its name, or else the most frequent class, has none."""
+    values = mask_values(data)
+    colours = class_colours(evidence.classes, values.numbers if values and values.are_colours else None)
+    if evidence.confusion is None:
+        return Paint(colours, None, multilabel=True)
+    grounds = [index for index, name in enumerate(evidence.classes) if is_ground(name)]
+    most = int(np.argmax(np.sum(evidence.confusion, axis=1)))
+    return Paint(colours, grounds[0] if grounds else most, multilabel=False)
+
+
 def _images(
-    source: ImageSource, normalization: Normalization, evidence: Evidence, unpainted: int | None
+    source: ImageSource, normalization: Normalization, evidence: Evidence, paint: Paint
 ) -> Iterator[dict[str, Any]]:
-    multilabel = evidence.confusion is None
     for look in evidence.looks:
         try:
-            shown = _pictures(source, normalization, look, len(evidence.classes), unpainted, multilabel)
+            shown = _pictures(source, normalization, look, paint)
         except HiresError as error:
             log.warning("The report lacks an image: %s", error)
             continue
@@ -266,14 +288,7 @@ def _images(
         }
 
 
-def _pictures(
-    source: ImageSource,
-    normalization: Normalization,
-    look: Look,
-    classes: int,
-    unpainted: int | None,
-    multilabel: bool,
-) -> dict[str, str]:
+def _pictures(source: ImageSource, normalization: Normalization, look: Look, paint: Paint) -> dict[str, str]:
     image, target = source.read(look.image, look.window)
     seen = visible(np.asarray(image), normalization.low, normalization.high)
-    return pictures(look, seen, target.get("mask"), classes, unpainted, multilabel)
+    return pictures(look, seen, target.get("mask"), paint)
