@@ -36,6 +36,7 @@ from hires.plans import enforced, planned, searches
 from hires.preparation import Prepared, Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
+from hires.results import reached, result, training_result
 from hires.run_classes import save_classes
 from hires.run_statistics import save_normalization
 from hires.sharding import check_sharding, shard_learner
@@ -162,7 +163,8 @@ def _trained(
             _fit(trainer, batches, display, run_dir)
     except Interrupted:
         if ranks.main:
-            report.after_stop(run_dir, observed, learner.fabric.device.type, _reached(trainer, gauge))
+            device, at = learner.fabric.device.type, reached(trainer, gauge)
+            report.after_stop(run_dir, observed, recipe.data, device, at)
         raise
     show_metrics(console, trainer.progress.metrics)
     ranks.by_main(trainer.checkpointer.raise_failed)
@@ -170,19 +172,12 @@ def _trained(
     if ranks.main:
         write_json(run_dir / "result.json", outcome)
         report.after_training(
-            run_dir, observed, normalization, learner.fabric.device.type, trainer.progress.best_step
+            run_dir, observed, recipe.data, normalization, learner.fabric.device.type, trainer.progress.best_step
         )
     show_summary(console, outcome, {"weights": run_dir / "checkpoints", "report": run_dir / report.PAGE})
     log.info("Done: %s", run_dir)
     trainer.stopping.settle()  # a signal after the last step: of a sweep, no other job begins
     return outcome
-
-
-def _reached(trainer: Trainer, gauge: Gauge) -> dict[str, Any]:
-    """What a training that is stopped notes for its report."""
-    allocated, reserved = gauge.so_far()
-    peaks = {"allocated": gauge.allocated or allocated, "reserved": gauge.reserved or reserved}
-    return {"step": trainer.progress.step, "max_steps": trainer.routine.max_steps, "peak_bytes": peaks}
 
 
 def _planned(
@@ -258,6 +253,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
         run_dir,
         folder,
         source,
+        recipe.data,
         normalization,
         notes.evidence(),
         metrics,
@@ -267,44 +263,3 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     )
     log.info("Done: %s", folder)
     return outcome
-
-
-def training_result(
-    run_dir: Path, trainer: Trainer, plan: MemoryPlan, batch_size: int, measured: tuple[int | None, int | None]
-) -> dict[str, Any]:
-    """What result.json of a training holds."""
-    seconds, progress = trainer.stopwatch.median(), trainer.progress
-    return {
-        **result("train", run_dir, progress.metrics),
-        "peak_bytes": peak_bytes(plan, *measured),
-        "best": {"metric": trainer.routine.metric, "value": progress.best, "step": progress.best_step},
-        "steps": progress.step,
-        "skipped": progress.skipped,
-        "seconds_per_step": seconds,
-        "images_per_second": batch_size / seconds if seconds else None,
-        "plan": asdict(plan),
-    }
-
-
-def peak_bytes(plan: MemoryPlan, allocated: int | None, reserved: int | None) -> dict[str, Any]:
-    """Predicted, and measured in the first steps; on a CPU a probe may have measured what was allocated."""
-    predicted, probed = plan.predicted, plan.measured
-    return {
-        "predicted": asdict(predicted) if predicted else {"allocated": None, "reserved": None},
-        "allocated": allocated or (probed and probed.allocated),
-        "reserved": reserved,
-    }
-
-
-def result(command: str, run_dir: Path, metrics: dict[str, float]) -> dict[str, Any]:
-    """What result.json of every command holds; what was not measured is null."""
-    peaks = {"predicted": {"allocated": None, "reserved": None}, "allocated": None, "reserved": None}
-    return {
-        "command": command,
-        "run_dir": str(run_dir),
-        "metrics": metrics,
-        "peak_bytes": peaks,
-        "seconds_per_step": None,
-        "images_per_second": None,
-        "plan": None,
-    }

@@ -5,25 +5,25 @@ The command `report` does the latter, in seconds: it reads no images and no weig
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from omegaconf import DictConfig
 
 from hires import report_unfinished as unfinished
 from hires import runs
+from hires.data.settings import DataSettings
 from hires.engine.display import Terminal, log_to
 from hires.engine.files import jsonable, write_json, write_text
 from hires.engine.lock import check_free
-from hires.interfaces import ConfigError, DataError, HiresError, ImageSource, Normalization
+from hires.interfaces import ConfigError, DataError, ImageSource, Normalization
 from hires.observed import Observed
-from hires.ops.looks import Evidence, Look
+from hires.ops.looks import Evidence
 from hires.report_advice import advice
+from hires.report_evaluated import evaluated_of
 from hires.run_files import environment, of_a_run, plan_of, read_json, records
 from hires.run_settings import differing, how_to_train
-from hires.visualize.pictures import pictures, visible
 from hires.visualize.report import page
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _NO_TIME: dict[str, Any] = {"seconds": {}, "steps": 0, "steps_sampled": 0}
 _NO_SCORES = {"images": 0, "lowest": None, "median": None, "highest": None}
 _NOTHING_EVALUATED: dict[str, Any] = {
     **{"note": "", "metrics": {}, "classes": [], "score": "score", "scores": _NO_SCORES, "images": []},
-    **dict.fromkeys(("split", "step", "confidence", "confusion", "curves", "boxes", "unpainted")),
+    **dict.fromkeys(("split", "step", "confidence", "confusion", "curves", "boxes", "unpainted", "colours")),
 }
 """What a report.json may lack, and what counts instead."""
 
@@ -48,7 +48,12 @@ def report(cfg: DictConfig) -> Path:
 
 
 def after_training(
-    run_dir: Path, observed: Observed, normalization: Normalization, device: str, best_step: int
+    run_dir: Path,
+    observed: Observed,
+    data: DataSettings,
+    normalization: Normalization,
+    device: str,
+    best_step: int,
 ) -> None:
     """Writes report.json and report.html of a training; what goes wrong is warned of."""
 
@@ -58,7 +63,7 @@ def after_training(
         before = _before(run_dir)
         evaluated = before.get("evaluated")  # of a run that was resumed after its last evaluation
         if taken is not None and observed.source is not None:
-            evaluated = _evaluated(observed.source, normalization, taken.evidence, taken.metrics)
+            evaluated = evaluated_of(observed.source, data, normalization, taken.evidence, taken.metrics)
             of = "the best checkpoint" if at_best else "the last evaluation"
             there = best_step and not at_best
             earlier = f" `hires evaluate run=RUN` shows the best one, of step {best_step}." if there else ""
@@ -71,14 +76,19 @@ def after_training(
     _harmless(write)
 
 
-def after_stop(run_dir: Path, observed: Observed, device: str, stopped: dict[str, Any]) -> None:
+def after_stop(
+    run_dir: Path, observed: Observed, data: DataSettings, device: str, stopped: dict[str, Any]
+) -> None:
     """The same of a training that a signal ends, in a moment: without images, which `hires evaluate` shows."""
 
     def write() -> None:
         before, best = _before(run_dir), observed.best
         evaluated = before.get("evaluated")
         if best is not None and observed.source is not None:
-            evaluated = _evaluated(None, None, best.evidence, best.metrics) | {"split": "val", "step": best.step}
+            evaluated = evaluated_of(None, data, None, best.evidence, best.metrics) | {
+                "split": "val",
+                "step": best.step,
+            }
             evaluated["note"] = f"Of the best checkpoint, at step {best.step}, on the validation images."
         time = _time(observed) if observed.split.steps else before.get("time")
         noticed = {"command": "train", "device": device, "time": time, "evaluated": evaluated}
@@ -91,6 +101,7 @@ def after_evaluation(
     run_dir: Path,
     folder: Path,
     source: ImageSource,
+    data: DataSettings,
     normalization: Normalization,
     evidence: Evidence | None,
     metrics: dict[str, float],
@@ -106,7 +117,7 @@ def after_evaluation(
     def write() -> None:
         if evidence is None:
             return
-        evaluated = _evaluated(source, normalization, evidence, metrics)
+        evaluated = evaluated_of(source, data, normalization, evidence, metrics)
         images = {"val": "validation", "test": "test"}.get(split, split)
         evaluated |= {"split": split, "step": None, "note": f"Of {checkpoint.name}, on the {images} images."}
         before = _before(run_dir)
@@ -228,63 +239,3 @@ def _time(observed: Observed) -> dict[str, Any]:
     total = seconds.pop("all", 0.0)
     seconds["other"] = max(0.0, total - math.fsum(seconds.values()))
     return found
-
-
-def _evaluated(
-    source: ImageSource | None, normalization: Normalization | None, evidence: Evidence, metrics: dict[str, float]
-) -> dict[str, Any]:
-    """What report.json says of an evaluation; without images where there is no source to read them from."""
-    counts = evidence.confusion
-    most = int(np.argmax(np.sum(counts, axis=1))) if counts else None
-    scores = evidence.scores
-    return {
-        "metrics": metrics,
-        "classes": list(evidence.classes),
-        "score": evidence.score,
-        "scores": {
-            "images": len(scores),
-            "lowest": scores[0] if scores else None,
-            "median": float(np.median(scores)) if scores else None,
-            "highest": scores[-1] if scores else None,
-        },
-        "confidence": evidence.confidence,
-        "confusion": counts,
-        "curves": evidence.curves,
-        "boxes": any(look.found is not None for look in evidence.looks),
-        "unpainted": evidence.classes[most] if most is not None else None,
-        "images": list(_images(source, normalization, evidence, most))
-        if source is not None and normalization
-        else [],
-    }
-
-
-def _images(
-    source: ImageSource, normalization: Normalization, evidence: Evidence, unpainted: int | None
-) -> Iterator[dict[str, Any]]:
-    multilabel = evidence.confusion is None
-    for look in evidence.looks:
-        try:
-            shown = _pictures(source, normalization, look, len(evidence.classes), unpainted, multilabel)
-        except HiresError as error:
-            log.warning("The report lacks an image: %s", error)
-            continue
-        yield {
-            "name": source.name(look.image),
-            "rank": look.rank,
-            "score": look.score,
-            "window": list(look.window),
-            "pictures": shown,
-        }
-
-
-def _pictures(
-    source: ImageSource,
-    normalization: Normalization,
-    look: Look,
-    classes: int,
-    unpainted: int | None,
-    multilabel: bool,
-) -> dict[str, str]:
-    image, target = source.read(look.image, look.window)
-    seen = visible(np.asarray(image), normalization.low, normalization.high)
-    return pictures(look, seen, target.get("mask"), classes, unpainted, multilabel)

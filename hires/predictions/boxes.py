@@ -14,13 +14,13 @@ from hires.ops.boxes import Detections, chosen
 from hires.ops.instances import InstanceMask
 from hires.ops.paste import pasted
 from hires.ops.rle import run_lengths
-from hires.predictions.colours import class_colours, hex_colours
 from hires.predictions.features import feature_collection
 from hires.predictions.georeference import georeference
 from hires.predictions.inputs import Input
 from hires.predictions.record import is_made
 from hires.predictions.rendering import rendered, shrinking, tint, write_jpeg
 from hires.predictions.settings import PredictionSettings
+from hires.visualize.colours import class_colours, hex_colours
 
 PREDICTIONS = "predictions.json"
 

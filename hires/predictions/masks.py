@@ -12,7 +12,6 @@ from hires.data.mask_values import MaskValues
 from hires.engine.files import whole_file
 from hires.interfaces import ConfigError, Normalization
 from hires.ops.labels import holds
-from hires.predictions.colours import class_colours, hex_colours, is_ground
 from hires.predictions.georeference import geo_tags, georeference
 from hires.predictions.inputs import Input
 from hires.predictions.png import PngRows
@@ -20,6 +19,7 @@ from hires.predictions.record import is_made
 from hires.predictions.rendering import rendered, shrinking, tint, write_jpeg
 from hires.predictions.settings import PredictionSettings
 from hires.predictions.tiff import Tag, TiffTiles
+from hires.visualize.colours import class_colours, hex_colours, is_ground
 
 Size = tuple[int, int]
 _OVERLAY_ROWS = 256  # tinted at a time

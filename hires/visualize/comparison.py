@@ -6,8 +6,8 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from hires.visualize.page import document, heading, html_table, legend, paragraph
-from hires.visualize.svg import bars, lines
+from hires.visualize.curves import curves
+from hires.visualize.page import bar_rows, document, heading, html_table, legend, paragraph
 from hires.visualize.text import ABSENT, number, seconds, size
 
 KINDS = {"gradient": "gradients", "parameter": "parameters", "buffer": "buffers"}
@@ -31,8 +31,8 @@ def page(outcome: dict[str, Any]) -> str:
     settings = outcome["settings"]
     common = " ".join(text for text in outcome["overrides"] if not text.lstrip("+").startswith("settings"))
     scores = _scores(settings)
-    head = ["setting", "allocated", "reserved", "step", "ratio", f"loss of step {outcome['steps']}"]
-    differences = [f"difference of {kind}" for kind in KINDS.values()]
+    head = ["setting", "allocated", "reserved", "a step", "ratio", f"loss of step {outcome['steps']}"]
+    differences = [f"{kind} differ by" for kind in KINDS.values()]
     rows = [
         [
             "\n".join([name, *found["overrides"]]),
@@ -47,24 +47,59 @@ def page(outcome: dict[str, Any]) -> str:
     return document(
         "Comparison of settings",
         [
-            paragraph(f"{outcome['steps']} steps each, in turns. All: {common or 'the defaults'}"),
-            html_table([*head, *differences, *scores], rows),
+            paragraph(verdict(outcome), "verdict"),
+            html_table([*head, *differences, *scores], rows, range(len(rows)), named=True, keys=True),
+            paragraph(f"Steps of each, taken in turns: {outcome['steps']}."),
             *(paragraph(text) for text in _notes(outcome)),
-            *_memory_chart(settings),
+            *_bars(settings),
             heading("Loss of each step"),
-            lines({name: found["losses"] for name, found in settings.items()}),
+            curves({name: list(enumerate(f["losses"], 1)) for name, f in settings.items()}, "step", nested=True),
             legend(list(settings)),
             paragraph("Lines that lie on one another get thinner from the first setting to the last."),
+            heading("What all have in common"),
+            paragraph(common or "The defaults."),
         ],
     )
 
 
-def _memory_chart(settings: dict[str, Any]) -> list[str]:
-    kinds = ("allocated", "reserved")
-    rows = [(name, [(found[kind], size(found[kind])) for kind in kinds]) for name, found in settings.items()]
-    if all(found[kind] is None for found in settings.values() for kind in kinds):
+def verdict(outcome: dict[str, Any]) -> str:
+    """Which setting takes the least memory and time, and whether they learn the same."""
+    settings, first = outcome["settings"], outcome["reference"]
+    said = []
+    for key, what, text in (("reserved", "memory reserved", size), ("seconds_per_step", "time a step", seconds)):
+        known = {name: found[key] for name, found in settings.items() if found[key]}
+        if len(known) > 1:
+            least = min(known, key=known.__getitem__)
+            ratio = f", {known[least] / known[first]:.2f} of {first}" if first in known and least != first else ""
+            said.append(f"Least {what}: {least} ({text(known[least])}{ratio}).")
+    return " ".join([*said, *_sameness(settings, first)])
+
+
+def _sameness(settings: dict[str, Any], first: str) -> list[str]:
+    """Whether the other settings end with the parameters of the first."""
+    ends = {name: found["largest_difference"]["parameter"] for name, found in settings.items() if name != first}
+    if not ends:
         return []
-    return [heading("Memory of a training, peak"), bars(rows), legend(kinds)]
+    other = [name for name, found in ends.items() if found is None or found["value"] != 0]
+    if not other:
+        return [f"All end with the same parameters as {first}, to the bit."]
+    return [f"Other parameters than those of {first}: {', '.join(other)}."]
+
+
+def _bars(settings: dict[str, Any]) -> list[str]:
+    peaks = [
+        (f"{name}, {kind}", float(found[kind]), 0.0, size(found[kind]))
+        for name, found in settings.items()
+        for kind in ("allocated", "reserved")
+        if found[kind] is not None
+    ]
+    steps = [
+        (name, value, 0.0, seconds(value))
+        for name, found in settings.items()
+        if (value := found["seconds_per_step"]) is not None
+    ]
+    parts = [heading("Peak memory of a training"), bar_rows(peaks, 0)] if peaks else []
+    return parts + ([heading("Seconds of a step, median"), bar_rows(steps, 1)] if steps else [])
 
 
 def _notes(outcome: dict[str, Any]) -> list[str]:

@@ -33,7 +33,7 @@ def page(outcome: Outcome) -> str:
             *_proposed(outcome),
             *_classes(outcome),
             heading("Images"),
-            html_table(["what", "value"], _images(outcome["images"]), named=True),
+            html_table(["what", "value"], _images(outcome["images"]), named=True, told=True),
         ],
     )
 

@@ -33,7 +33,7 @@ def page(outcome: dict[str, Any]) -> str:
             *(paragraph(text) for text in outcome["notes"]),
             heading("Memory over the step, in order of execution"),
             _chart(outcome, colours),
-            legend(list(colours), list(colours.values())),
+            legend(shown := _in_chart(outcome), [colours[name] for name in shown]),
             heading("What it is made of at the peak"),
             html_table(["category", "bytes", "share"], _shares(outcome), list(colours.values())),
             heading("Predicted and measured" if _is_measured(outcome) else "Predicted"),
@@ -43,6 +43,7 @@ def page(outcome: dict[str, Any]) -> str:
             heading("Under one policy for all units"),
             html_table(*_alternatives(outcome)),
             *units_part(outcome["units"], _ACTIVATIONS),
+            *_overrides(outcome),
         ],
     )
 
@@ -114,12 +115,21 @@ def _setting(outcome: dict[str, Any]) -> str:
     height, width = plan["image_size"]
     policies = Counter(unit["policy"] for unit in outcome["units"].values())
     counts = ", ".join(f"{policy} ({_plural(count, 'unit')})" for policy, count in policies.items())
-    given = " ".join(outcome["overrides"])
     return (
         f"A step: {_plural(steps, 'micro-batch', 'es')} of {_plural(micro, 'image')}, {height} x {width} "
         f"(height x width), {outcome['precision']} on {outcome['device']}. Policies: {counts}."
-        + (f" Overrides: {given}" if given else "")
     )
+
+
+def _overrides(outcome: dict[str, Any]) -> list[str]:
+    given = " ".join(outcome["overrides"])
+    return [heading("Overrides"), paragraph(given)] if given else []
+
+
+def _in_chart(outcome: dict[str, Any]) -> list[str]:
+    """The categories that have bytes at some time of the step."""
+    samples = outcome["timeline"]["bytes"]
+    return [name for name in outcome["categories"] if any(samples.get(name, ()))]
 
 
 def _plural(count: int, what: str, ending: str = "s") -> str:
@@ -188,7 +198,7 @@ def _alternatives(outcome: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         [name, size(found["allocated"]), _percent(found["allocated"], now), f"+{100 * found['cost']:.0f} %"]
         for name, found in outcome["alternatives"].items()
     ]
-    return ["policy for all units", "allocated", "of the peak", "computed again"], rows
+    return ["policy", "allocated", "of the peak", "computed again"], rows
 
 
 def _fitting(outcome: dict[str, Any]) -> list[str]:

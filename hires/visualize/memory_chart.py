@@ -155,7 +155,7 @@ def _phases(places: Sequence[Place], frame: _Frame, start: float) -> tuple[list[
         text, first = short(span.text), frame.x(span.first)
         half = _LETTER * len(text) / 2
         x = max(half, min(frame.middle(span), frame.right - half))
-        row = next((index for index, end in enumerate(rows) if end < x - half), len(rows))
+        row = next((index for index, end in enumerate(rows) if end + _LETTER < x - half), len(rows))
         if row > 1 and span.text in named:
             continue
         named.add(span.text)

@@ -26,6 +26,7 @@ def units_part(units: Mapping[str, Any], colour: int) -> list[str]:
             ["unit", "parameters", "policy", "kept", *policies, "modules"],
             [_row(name, unit, policies) for name, unit in units.items()],
             named=True,
+            told=True,
         ),
         *([paragraph(_explained(policies))] if policies else []),
     ]

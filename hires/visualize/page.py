@@ -21,7 +21,8 @@ p, dd { color: var(--faint); } code { font-size: 0.9em; } .verdict { font-size: 
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.35rem 0.8rem 0.35rem 0; border-bottom: 1px solid var(--rule); text-align: right;
   white-space: nowrap; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; }
+th { white-space: normal; overflow-wrap: normal; vertical-align: bottom; }
+th:first-child, td:first-child { text-align: left; } th:last-child, td:last-child { padding-right: 0; }
 .named td:first-child, .named th:first-child { position: sticky; left: 0; max-width: min(14rem, 36vw);
   background: var(--back); white-space: normal; overflow-wrap: break-word; }
 small { display: block; max-width: 16rem; margin-left: auto; color: var(--faint); white-space: normal; }
@@ -33,11 +34,12 @@ svg .over { stroke: var(--back); stroke-opacity: 0.4; } svg .line { fill: none; 
 svg .faint { fill: var(--faint); } svg .area { shape-rendering: crispEdges; } svg .hover { fill: transparent; }
 svg .mark { stroke: var(--text); stroke-dasharray: 3 3; } svg .dot { fill: var(--text); stroke: var(--back); }
 .key { display: inline-block; margin-right: 1.2em; }
+.key i { box-shadow: 0 0 0 1px var(--rule); }
 .key i, td i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; border-radius: 2px; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10rem, 1fr)); gap: 1rem 1.5rem; }
 .tiles dt { color: var(--faint); } .tiles dd { margin: 0; } .tiles dd:nth-of-type(1) { color: var(--text);
   font-size: 1.4rem; line-height: 1.25; }
-.bars { display: grid; grid-template-columns: fit-content(40%) 1fr max-content; gap: 0.15rem 0.7rem;
+.bars { display: grid; grid-template-columns: fit-content(48%) 1fr max-content; gap: 0.15rem 0.7rem;
   align-items: center; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 .bars span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } .bars .value { text-align: right; }
 .bars .bar { display: flex; height: 0.9rem; } .weak { opacity: 0.35; }
@@ -45,6 +47,9 @@ details { border-bottom: 1px solid var(--rule); padding: 0.5rem 0; } summary { c
 summary i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; border-radius: 2px; }
 details table { font-size: 0.9rem; }
 details td:last-child, details th:last-child { text-align: left; white-space: normal; min-width: 12rem; }
+.told td:last-child, .told th:last-child { text-align: left; }
+.told td:last-child:not(:has(small)) { white-space: normal; min-width: min(14rem, 50vw); }
+.told td:last-child small { margin-left: 0; }
 .broad { display: none; } .broad svg { max-width: none; }
 .named td:has(i) { min-width: 5rem; }
 :focus-visible { outline: 2px solid var(--c0); outline-offset: 2px; }
@@ -54,6 +59,8 @@ nav a { display: inline-block; margin-right: 1.2em; padding: 0.2rem 0; } a { col
 figcaption { color: var(--faint); font-size: 0.85rem; } h3 { font-size: 1rem; margin: 1.4rem 0 0.4rem; }
 .matrix th, .matrix td { text-align: right; padding: 0.3rem 0.5rem; } .matrix thead th { vertical-align: bottom; }
 .matrix td { background: color-mix(in srgb, var(--c0) calc(55% * var(--share)), transparent); }
+@media (max-width: 46rem) { .told td:last-child small { display: inline; }
+  .told td:last-child small::before { content: " "; } }
 @media (min-width: 46rem) { .broad { display: block; } .narrow { display: none; }
   details .named td:first-child { max-width: 28rem; } }
 """
@@ -81,22 +88,29 @@ def html_table(
     *,
     named: bool = False,
     keys: bool = False,
+    told: bool = False,
 ) -> str:
     """A table of texts; what follows a line break in a cell is smaller.
 
     Colours go before the first cells of as many rows. The first cells of a `named` table stay where they are while
-    the others scroll; where they are `keys`, lines end behind their dots and underscores.
+    the others scroll; where they are `keys`, lines in them and in what is smaller end behind dots and underscores.
+    The last cells are words where they are `told`; what is smaller in them stays in one line on a phone.
     """
-    lines = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"]
+    heads = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    lines = [f"<tr>{heads}</tr>"]
     for index, row in enumerate(rows):
         key = f'<i class="c{colours[index] % COLOURS}"></i>' if index < len(colours) else ""
         texts = [cell(text) for text in row]
         if keys:
-            texts[0] = texts[0].replace(".", ".<wbr>").replace("_", "_<wbr>")
+            texts = [_breaking(text) if not at or "<small>" in text else text for at, text in enumerate(texts)]
         cells = "".join(f"<td>{text}</td>" for text in texts)
         lines.append(f"<tr>{cells.replace('<td>', f'<td>{key}', 1)}</tr>")
-    kind = "wide named" if named else "wide"
+    kind = " ".join(["wide", *["named"] * named, *["told"] * told])
     return scrolling("<table>\n" + "\n".join(lines) + "\n</table>", kind, head[0] if head and head[0] else "table")
+
+
+def _breaking(text: str) -> str:
+    return text.replace(".", ".<wbr>").replace("_", "_<wbr>")
 
 
 def scrolling(content: str, kind: str, name: str) -> str:
@@ -109,13 +123,19 @@ def cell(text: str) -> str:
     return escape(first) + "".join(f"<small>{escape(line)}</small>" for line in more)
 
 
-def legend(names: Sequence[str], colours: Sequence[int] = ()) -> str:
-    """Names with their colours, which are those of their places unless given."""
+def legend(names: Sequence[str], colours: Sequence[int | str] = ()) -> str:
+    """Names with their colours: of the page by number, those of their places unless given, or "#RRGGBB"."""
     keys = (
-        f'<span class="key"><i class="c{colour % COLOURS}"></i>{escape(name)}</span>'
+        f'<span class="key">{_swatch(colour)}{escape(name)}</span>'
         for name, colour in zip(names, colours or range(len(names)), strict=True)
     )
     return f"<p>{' '.join(keys)}</p>"
+
+
+def _swatch(colour: int | str) -> str:
+    if isinstance(colour, int):
+        return f'<i class="c{colour % COLOURS}"></i>'
+    return f'<i style="background:#{int(colour.removeprefix("#"), 16):06x}"></i>'
 
 
 def tiles(facts: Sequence[tuple[str, str, str]]) -> str:

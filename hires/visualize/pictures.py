@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -9,22 +10,16 @@ import numpy as np
 from hires.interfaces import IGNORE, Window
 from hires.ops.looks import SIDE, Look, Objects
 
-PALETTE = (
-    (47, 111, 208),
-    (200, 100, 27),
-    (43, 138, 87),
-    (154, 75, 176),
-    (168, 130, 15),
-    (194, 59, 80),
-    (18, 165, 184),
-    (57, 67, 92),
-    (143, 174, 27),
-    (91, 70, 201),
-    (228, 143, 190),
-)
-"""RGB of the classes in pictures: the colours c0 to c10 of pages, in light."""
 _RIGHT, _WRONG = (70, 150, 255), (255, 120, 20)
 _QUALITY = 82
+
+
+class Paint(NamedTuple):
+    """How the classes of masks are shown."""
+
+    colours: np.ndarray  # (K, 3) uint8
+    unpainted: int | None  # the index of a class that is left as it is
+    multilabel: bool  # masks have a bit for each class
 
 
 def visible(image: np.ndarray, low: Sequence[float], high: Sequence[float]) -> np.ndarray:
@@ -40,16 +35,14 @@ def visible(image: np.ndarray, low: Sequence[float], high: Sequence[float]) -> n
     return np.repeat(shown, 3, axis=2) if count == 1 else np.ascontiguousarray(shown)
 
 
-def pictures(
-    look: Look, image: np.ndarray, mask: np.ndarray | None, classes: int, unpainted: int | None, multilabel: bool
-) -> dict[str, str]:
+def pictures(look: Look, image: np.ndarray, mask: np.ndarray | None, paint: Paint) -> dict[str, str]:
     """Truth, prediction and image of a look as data URIs, of at most SIDE x SIDE pixels.
 
     `image` is (h, w, 3) uint8 of the look's window, `mask` its truth (h, w), where masks are what is predicted.
     """
     if look.labels is not None and mask is not None:
         painted = {
-            name: painted_labels(image, labels, mask, classes, unpainted, multilabel)
+            name: painted_labels(image, labels, mask, paint)
             for name, labels in (("truth", mask), ("prediction", look.labels))
         }
     else:
@@ -61,17 +54,14 @@ def pictures(
     return {name: data_uri(picture) for name, picture in {**painted, "image": _small(image)}.items()}
 
 
-def painted_labels(
-    image: np.ndarray, labels: np.ndarray, truth: np.ndarray, classes: int, unpainted: int | None, multilabel: bool
-) -> np.ndarray:
+def painted_labels(image: np.ndarray, labels: np.ndarray, truth: np.ndarray, paint: Paint) -> np.ndarray:
     """Labels in the colours of their classes over an image; where the truth is ignored, it is gray."""
     result = image.astype(np.float32)
-    for index in range(classes):
-        chosen = (labels >> index) & 1 == 1 if multilabel else labels == index
+    for index, colour in enumerate(paint.colours.astype(np.float32)):
+        chosen = (labels >> index) & 1 == 1 if paint.multilabel else labels == index
         chosen = chosen & (labels != IGNORE)
-        if index == unpainted or not chosen.any():
+        if index == paint.unpainted or not chosen.any():
             continue
-        colour = np.array(PALETTE[index % len(PALETTE)], np.float32)
         result[chosen] = 0.55 * result[chosen] + 0.45 * colour
         edge = chosen & (cv2.erode(chosen.view(np.uint8), np.ones((3, 3), np.uint8), borderValue=1) == 0)
         result[edge] = colour

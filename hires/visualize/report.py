@@ -156,7 +156,9 @@ def _key(evaluated: Mapping[str, Any]) -> str:
         least = evaluated["confidence"]
         shown = f"Detections of a confidence of at least {least:.2f}." if least is not None else "All detections."
         return legend(["right", "missed (truth) or false (prediction)"], [0, 1]) + paragraph(shown)
-    names = {name: index for index, name in enumerate(evaluated["classes"]) if name != evaluated["unpainted"]}
+    classes = evaluated["classes"]
+    colours: Sequence[int | str] = evaluated.get("colours") or range(len(classes))
+    names = {name: c for name, c in zip(classes, colours, strict=True) if name != evaluated["unpainted"]}
     plain = f"Not painted: {evaluated['unpainted']}. " if evaluated["unpainted"] else ""
     return legend(list(names), list(names.values())) + paragraph(f"{plain}Gray: not counted.")
 
@@ -278,5 +280,7 @@ def _settings(choices: Mapping[str, str], rows: Sequence[Sequence[str]]) -> list
 
 def _environment(rows: Sequence[tuple[str, str]]) -> list[str]:
     return [
-        html_table(["what", "value"], [[name, value or ABSENT] for name, value in rows], named=True, keys=True)
+        html_table(
+            ["what", "value"], [[name, value or ABSENT] for name, value in rows], named=True, keys=True, told=True
+        )
     ]

@@ -50,7 +50,7 @@ def confusion_part(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> l
     if worst and len(classes) > 2:
         parts += [
             paragraph("Most pixels that are wrong:"),
-            html_table(["truth", "taken for", "pixels", "share"], worst),
+            html_table(["truth", "taken for", "pixels", "of the truth"], worst),
         ]
     return parts
 
@@ -77,10 +77,7 @@ def _confusions(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> list
         if truth != said and count
     ]
     most = sorted(pairs, key=lambda pair: -pair[0])[:_CONFUSIONS]
-    return [
-        [truth, said, f"{count:,}", f"{_percent(share)} of {short(truth, 18)}"]
-        for count, truth, said, share in most
-    ]
+    return [[truth, said, f"{count:,}", _percent(share)] for count, truth, said, share in most]
 
 
 def _percent(share: float) -> str:

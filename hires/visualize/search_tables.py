@@ -29,7 +29,7 @@ Table = tuple[list[str], list[list[str]]]
 def as_html(table: Table, colours: Sequence[int] = ()) -> str:
     """A table of a page whose lines stay as they are on a phone, where it scrolls under its first column."""
     whole = 'style="white-space:nowrap"'
-    text = html_table(*table, colours, named=True)
+    text = html_table(*table, colours, named=True, told=table[0][-1] == "policies")
     text = text.replace("<tr><td>", f"<tr><td {whole}>").replace("<small>", f"<small {whole}>")
     strong = whole.removesuffix('"') + ';font-weight:600;color:var(--text)"'
     return text.replace(f"<small {whole}>{_CHOSEN}<", f"<small {strong}>{_CHOSEN}<")

@@ -24,6 +24,7 @@ EVALUATED = {
     "curves",
     "boxes",
     "unpainted",
+    "colours",
     "images",
 }
 RUN = {

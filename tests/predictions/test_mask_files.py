@@ -14,10 +14,10 @@ from hires.data.mask_folder import MaskFolder
 from hires.data.mask_values import MaskValues, mask_values
 from hires.evaluation.segmentation import LabelRows
 from hires.interfaces import ConfigError, DataError, Normalization
-from hires.predictions.colours import class_colours
 from hires.predictions.inputs import Input
 from hires.predictions.masks import MaskWriter
 from hires.predictions.settings import PredictionSettings
+from hires.visualize.colours import class_colours
 
 NAMES = ("background", "a/b", "a b")
 NORMALIZATION = Normalization("dtype", "uint8", (0.0,) * 3, (255.0,) * 3)

@@ -1,11 +1,12 @@
 """What is shown of a comparison, from what compare.json holds."""
 
 import io
+import re
 from html.parser import HTMLParser
 
 from rich.console import Console
 
-from hires.visualize.comparison import page, table
+from hires.visualize.comparison import page, table, verdict
 
 EQUAL = {"value": 0.0, "name": None}
 
@@ -47,7 +48,11 @@ class Tags(HTMLParser):
 
 
 def test_names_and_overrides_are_text():
-    names = {"<script>alert(1)</script>": found(), "b": found(overrides=["x='<img src=x>'"], losses=[2.0, None])}
+    names = {
+        "<script>alert(1)</script>": found(),
+        "b\"'&": found(),
+        "b": found(overrides=["x='<img src=x>'"], losses=[2.0, None]),
+    }
     differs = {**EQUAL, "value": 0.5, "name": "<b>weight"}
     names["c"] = found(largest_difference={"gradient": differs, "parameter": None, "buffer": EQUAL})
     tags = Tags(page(outcome(**names)))
@@ -62,14 +67,33 @@ def test_the_page_needs_nothing_else():
     assert not {"script", "link", "iframe", "img"} & set(Tags(text).found)
     assert 'name="viewport"' in text
     assert "prefers-color-scheme: dark" in text
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 2  # for a phone and for a laptop
 
 
 def test_what_was_not_measured_is_a_dash():
     nothing = {"allocated": None, "reserved": None, "seconds_per_step": None, "ratio": None}
     text = page(outcome(a=found(**nothing), b=found(**nothing)))
     assert text.count("<td>–</td>") == 8
-    assert text.count("<svg") == 1  # no chart of memory
+    assert "Peak memory" not in text
+    assert "Seconds of a step" not in text
+    assert "All end with the same parameters as a, to the bit." in text
+    assert "Least" not in text
+
+
+def test_the_verdict_names_the_least_and_what_differs():
+    other = {"gradient": EQUAL, "parameter": {"value": 1e-3, "name": "w"}, "buffer": EQUAL}
+    small = found(reserved=4 * 2**20, seconds_per_step=0.5, largest_difference=other)
+    assert verdict(outcome(none=found(), full=small)) == (
+        "Least memory reserved: full (4.0 MiB, 0.80 of none). Least time a step: none (250 ms). "
+        "Other parameters than those of none: full."
+    )
+
+
+def test_equal_losses_are_all_seen():
+    text = page(outcome(a=found(), b=found(), c=found()))
+    widths = [float(width) for width in re.findall(r'class="line c\d+" stroke-width="([^"]*)"', text)]
+    assert len(widths) == 6
+    assert widths[0] > widths[1] > widths[2] > 0
 
 
 def test_the_table_in_a_terminal_of_80_columns():

@@ -24,6 +24,13 @@ def test_series_of_different_places_share_an_axis():
     assert text.count("<svg") == 2
 
 
+def test_marks_of_the_axis_are_told_apart():
+    text = curves({"a": [(1, 2.5236), (2, 2.5256)]}, "step")
+    marks = re.findall(r'text-anchor="end" class="">([^<]+)<', text[: text.index("</svg>")])
+    numbers = [mark for mark in marks if "." in mark]
+    assert len(set(numbers)) == len(numbers) >= 4
+
+
 def test_gaps_and_single_points():
     text = curves({"a": [(1, 1.0), (2, 2.0), (3, None), (4, float("nan")), (5, 1.0)]}, "step")
     assert len(lines(text)) == 1

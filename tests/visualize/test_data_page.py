@@ -73,7 +73,29 @@ def test_names_are_escaped_and_lists_cut(outcome):
     assert "cut &amp; short" in text
     assert "/data/&lt;set&gt;" in text
     assert "<code>image_size: [256, 512]</code>" in text
-    assert not re.search(r"(src|href)=", text)
+    assert not re.search(r"(src|href)=|url\(|@import|http", text)
+
+
+def test_names_from_outside_stay_text_everywhere(outcome):
+    hostile = "\" onload='x' <script>alert(1)</script>"
+    outcome |= {
+        "root": hostile,
+        "splits": {hostile: 2},
+        "proposals": [{"key": hostile, "value": [hostile], "reason": hostile}],
+    }
+    outcome["classes"][0] |= {"name": hostile, "counts": {hostile: 1}}
+    outcome["images"]["formats"] = {hostile: 1}
+    outcome["findings"][0] |= {
+        "text": hostile,
+        "advice": hostile,
+        "places": [{"file": hostile, "detail": hostile}],
+    }
+    outcome["proposed"] = {"file": hostile, "command": hostile}
+    text = page(outcome)
+    assert "<script" not in text
+    assert '" onload' not in text
+    assert "onload='" not in text
+    assert text.count("&lt;script&gt;alert(1)") >= 12
 
 
 def test_errors_are_open_and_remarks_closed(outcome):

@@ -3,13 +3,30 @@
 import cv2
 import pytest
 
-from hires.visualize import report, run_comparison
+from hires.visualize import comparison, data, memory, report, run_comparison, search
+from tests.visualize import test_comparison, test_data_page, test_memory_page, test_search_page
 from tests.visualize.browser import facts, needs_chromium, screenshot
 from tests.visualize.reports import content
 from tests.visualize.test_run_comparison import outcome
 
-PAGES = {"report": lambda: report.page(content()), "runs": lambda: run_comparison.page(outcome())}
-DRAWN = {"report": ["lines 5", "bars 8", "images 27"], "runs": ["lines 9", "bars 5", "images 0"]}
+PAGES = {
+    "report": lambda: report.page(content()),
+    "runs": lambda: run_comparison.page(outcome()),
+    "settings": lambda: comparison.page(
+        test_comparison.outcome(**dict.fromkeys(("none", "full"), test_comparison.found(reserved=2**31)))
+    ),
+    "memory": lambda: memory.page(test_memory_page.outcome()),
+    "search": lambda: search.page(test_search_page.measured()),
+    "data": lambda: data.page(test_data_page.OUTCOME),
+}
+DRAWN = {
+    "report": ["lines 5", "bars 8", "images 27"],
+    "runs": ["lines 9", "bars 5", "images 0"],
+    "settings": ["lines 2", "bars 6", "images 0"],
+    "memory": ["lines 0", "bars 3", "images 0"],
+    "search": ["lines 0", "bars 0", "images 0"],
+    "data": ["lines 0", "bars 1", "images 0"],
+}
 
 
 @needs_chromium

@@ -8,9 +8,10 @@ import pytest
 
 from hires.interfaces import IGNORE, Window
 from hires.ops.looks import SIDE, Look, Objects
-from hires.visualize.pictures import PALETTE, pictures, visible
+from hires.visualize.pictures import Paint, pictures, visible
 
 GRAY = np.full((100, 120, 3), 128, np.uint8)
+COLOURS = np.array([(30, 90, 220), (200, 80, 30), (40, 140, 90)], np.uint8)
 
 
 def decoded(uri):
@@ -43,14 +44,14 @@ def test_labels_are_painted_but_for_one_class():
     truth[:50] = 1
     truth[:, :10] = IGNORE
     said = np.full((100, 120), 2, np.uint8)
-    found = pictures(Look(0, 0.5, Window(0, 0, 100, 120), said), GRAY, truth, 3, 0, False)
+    found = pictures(Look(0, 0.5, Window(0, 0, 100, 120), said), GRAY, truth, Paint(COLOURS, 0, multilabel=False))
     assert list(found) == ["truth", "prediction", "image"]
     shown = {name: decoded(uri) for name, uri in found.items()}
-    painted = 0.55 * 128 + 0.45 * np.array(PALETTE[1])
+    painted = 0.55 * 128 + 0.45 * COLOURS[1]
     assert np.abs(shown["truth"][20, 60] - painted).max() < 12
     assert np.abs(shown["truth"][80, 60] - 128).max() < 6  # class 0 is left as it is
     assert np.abs(shown["truth"][20, 4] - (0.35 * 128 + 90)).max() < 8
-    assert np.abs(shown["prediction"][80, 60] - (0.55 * 128 + 0.45 * np.array(PALETTE[2]))).max() < 12
+    assert np.abs(shown["prediction"][80, 60] - (0.55 * 128 + 0.45 * COLOURS[2])).max() < 12
     assert np.abs(shown["image"] - 128).max() < 6
 
 
@@ -59,13 +60,11 @@ def test_several_labels_mix():
         Look(0, 0.5, Window(0, 0, 100, 120), np.full((100, 120), 3, np.uint8)),
         GRAY,
         np.zeros((100, 120), np.uint8),
-        2,
-        None,
-        True,
+        Paint(COLOURS[:2], None, multilabel=True),
     )
     pixel = decoded(both["prediction"])[50, 60]
-    first = 0.55 * 128 + 0.45 * np.array(PALETTE[0])
-    assert np.abs(pixel - (0.55 * first + 0.45 * np.array(PALETTE[1]))).max() < 12
+    first = 0.55 * 128 + 0.45 * COLOURS[0]
+    assert np.abs(pixel - (0.55 * first + 0.45 * COLOURS[1])).max() < 12
 
 
 def test_boxes_lie_where_they_are_in_a_window_that_is_shown_smaller():
@@ -73,7 +72,9 @@ def test_boxes_lie_where_they_are_in_a_window_that_is_shown_smaller():
     wrong = Objects(np.array([[2100, 1200, 2300, 1400]], np.float32), np.zeros(1, int), np.zeros(1, bool))
     beyond = Objects(np.array([[0, 0, 9000, 9000]], np.float32), np.zeros(1, int), np.ones(1, bool))
     image = np.full((640, 640, 3), 128, np.uint8)
-    found = pictures(Look(0, 0.5, window, truth=wrong, found=beyond), image, None, 1, None, False)
+    found = pictures(
+        Look(0, 0.5, window, truth=wrong, found=beyond), image, None, Paint(COLOURS[:1], None, multilabel=False)
+    )
     truth = decoded(found["truth"])
     assert truth.shape == (SIDE, SIDE, 3)
     differs = np.abs(truth - 128).max(2) > 40

@@ -90,7 +90,15 @@ def test_many_classes_are_told_by_their_largest_confusions():
     many = evaluated(classes=[f"class{n}" for n in range(count)], confusion=counts, unpainted="class0")
     text = page(content(evaluated=many))
     assert "--share:0" not in text
-    assert "<td>class3</td><td>class5</td><td>77</td><td>100 % of class3</td>" in text
+    assert "<td>class3</td><td>class5</td><td>77</td><td>100 %</td>" in text
+
+
+def test_classes_have_the_colours_of_their_pictures():
+    found = evaluated(colours=["#000000", "#C23B70", "#0000ff"])
+    text = page(content(evaluated=found))
+    assert '<i style="background:#c23b70"></i>&lt;b&gt;roof' in text
+    assert '<i style="background:#0000ff"></i>water' in text
+    assert "#000000" not in text  # that class is not painted
 
 
 def test_precision_over_recall():

@@ -1,6 +1,7 @@
 """Finished runs side by side, from what compare.json holds."""
 
 import io
+import re
 
 from rich.console import Console
 
@@ -39,6 +40,14 @@ def test_names_are_text():
     text = page(outcome())
     for tag in ("<br>", "<i>", "<b>", "<u>", "http", "<script"):
         assert tag not in text
+    hostile = "\" onload='x' <script>"
+    text = page(
+        {"runs": {hostile: run(), "b": run(0.75)}, "differences": {hostile: {hostile: hostile, "b": hostile}}}
+    )
+    assert "<script" not in text
+    assert '" onload' not in text
+    assert "onload='" not in text
+    assert not re.search(r"(src|href|url|@import)\b\s*[=(]", text)
 
 
 def test_the_best_is_named():

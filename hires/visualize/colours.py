@@ -1,4 +1,5 @@
-"""Colours of classes: those that the data set itself gives them, else the same ones for an index everywhere."""
+"""Colours of classes in masks, overlays and reports: those that the data set itself gives them, else the same ones
+for an index everywhere."""
 
 import colorsys
 from collections.abc import Sequence
