@@ -191,9 +191,10 @@ def content(run_dir: Path, noticed: dict[str, Any]) -> dict[str, Any]:
     result, plan, lines = read_json(run_dir / "result.json"), plan_of(run_dir, cfg), records(run_dir)
     choices, rows = differing(cfg)
     verdict = _verdict(result)
-    if not result:
-        stopped, evaluates = noticed.get("stopped") or {}, unfinished.has_validation(cfg.data)
-        verdict = unfinished.verdict(unfinished.reached(lines, stopped, cfg.trainer.max_steps, evaluates))
+    stopped, evaluates = noticed.get("stopped") or {}, unfinished.has_validation(cfg.data)
+    reached = unfinished.reached(lines, stopped, cfg.trainer.max_steps, evaluates)
+    if (result.get("steps") or 0) < reached["step"] or not result:  # or it went on after its result
+        verdict = unfinished.verdict(reached)
         result = unfinished.result(lines, stopped, plan, cfg.evaluation.metric)
         noticed = {**noticed, "time": noticed["time"] or unfinished.time(lines)}
     settings, peaks = how_to_train(cfg), result.get("peak_bytes") or {}

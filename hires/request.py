@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -90,7 +91,7 @@ class Request:
 
         A command asks for the defaults several times, and composing takes a fifth of a second.
         """
-        key = (Path.cwd(), self.config_name, *overrides, *self._stamps())
+        key = (Path.cwd(), self.config_name, *overrides, *self._stamps)
         if key not in _composed:
             with self.loader():
                 made = hydra.compose(self.config_name, self._searched(overrides), return_hydra_config=True)
@@ -99,11 +100,12 @@ class Request:
             _composed[key] = made
         return deepcopy(_composed[key])
 
-    def _stamps(self) -> Iterator[tuple[Path, int]]:
-        """The files that a composition may read, and when they changed last."""
-        for folder in self.folders:
-            for path in sorted(folder.rglob("*.yaml")):
-                yield path, path.stat().st_mtime_ns
+    @cached_property
+    def _stamps(self) -> tuple[tuple[Path, int], ...]:
+        """The files of options, and when they changed last; 0: it is not there, such as the end of a link."""
+        depths = ("*.yaml", "*/*.yaml", "*/*/*.yaml")
+        paths = (path for folder in self.folders for depth in depths for path in sorted(folder.glob(depth)))
+        return tuple((path, path.stat().st_mtime_ns if path.exists() else 0) for path in paths)
 
     def parts(self, overrides: Sequence[str]) -> list[tuple[str, str]]:
         """(config, package) of every file of a composition, in the order in which they are merged."""

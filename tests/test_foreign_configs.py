@@ -81,5 +81,5 @@ def test_an_interpolation_of_a_run_stays_in_its_files(hires: Hires, tmp_path: Pa
     text = (tmp_path / "run" / "config.yaml").read_text()
     assert "${oc.env:SECRET}" in text
     assert "known" not in text
-    shown = run_settings.leaves(OmegaConf.to_container(cfg, resolve=False))
+    shown = run_settings.how_to_train(cfg)
     assert run_settings.text("data.root", shown["data.root"]) == "a${oc.env:SECRET}"

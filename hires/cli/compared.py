@@ -11,6 +11,7 @@ from hires.cli.compose import composed
 from hires.cli.repeat import KEY, OF_THE_COMMAND
 from hires.compare_settings import Setting, named
 from hires.errors import ConfigError
+from hires.quotes import quote_text
 from hires.request import Request
 
 _DEFAULT = {name: [f"memory.activation_checkpointing={name}"] for name in ("none", "full")}
@@ -33,7 +34,8 @@ def compose_settings(cfg: DictConfig, request: Request) -> dict[str, Setting]:
     for name, overrides in _read(given).items():
         with named(name):
             _check_keys(overrides)
-            flags = Namespace(**{**vars(request.flags), "overrides": [*job, *overrides], "multirun": False})
+            words = [*job, *map(quote_text, overrides)]
+            flags = Namespace(**{**vars(request.flags), "overrides": words, "multirun": False})
             settings[name] = Setting(overrides, composed(replace(request, flags=flags))[0])
     return settings
 

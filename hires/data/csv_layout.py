@@ -47,15 +47,15 @@ USUAL = Layout()
 def header_places(row: list[str], layout: Layout) -> list[int]:
     """Where the columns are, by a header; an empty list where the row is none. Raises ValueError."""
     cells = [cell.strip() for cell in row]
+    fits = len(row) == len(layout.columns)
+    if fits and not layout.headers and not _are_names(cells[1:5]):
+        return []  # a class may be called as a column is
     found = {name: _columns_of(name, cells, layout) for name in layout.columns}
-    if not any(found[name] for name in layout.columns[1:5]) and not layout.headers:
-        if len(row) != len(layout.columns) and not (len(row) > 1 and _are_names(cells)):
-            raise ValueError(
-                f"{len(row)} column(s), expected {','.join(layout.columns)}, or a header that names those among "
-                "others"
-            )
-        if len(row) == len(layout.columns) and not _are_names(cells[1:5]):
-            return []
+    known = layout.headers or any(found[name] for name in layout.columns[1:5])
+    if not known and not fits and not (len(row) > 1 and _are_names(cells)):
+        raise ValueError(
+            f"{len(row)} column(s), expected {','.join(layout.columns)}, or a header that names those among others"
+        )
     for name, places in found.items():
         if len(places) > 1:
             raise ValueError(f"the header has {len(places)} columns for {name}; call one of them {name}")

@@ -64,7 +64,7 @@ class MaskParts(SplitSettings):
 
     def parts(self) -> Parts:
         """All images with their mask files. Raises DataError where no file belongs to any."""
-        root, globs = self.root_path(), [glob for _, glob in self._globs()]
+        root, globs = self.root_path(), [glob for _, glob in self.globs()]
         images = find(
             root,
             self.images,
@@ -72,6 +72,8 @@ class MaskParts(SplitSettings):
             lambda path: is_image_name(path) and not matches_any(path, [*globs, *self.exclude]),
         )
         found = list(self._found())
+        if not found:
+            raise DataError(f"{root}: data.exclude={list(self.exclude)} leaves out all mask files; name fewer")
         homes = _by_folder(images.values(), [path for _, path in found]) or _by_key(images, found)
         if not homes:
             key, image = next(iter(images.items()))
@@ -89,14 +91,14 @@ class MaskParts(SplitSettings):
         unused = [path for _, path in found if path not in homes]
         return Parts(sorted(pairs, key=lambda pair: pair.image), files, unused)
 
-    def _globs(self) -> Iterator[tuple[int, str]]:
+    def globs(self) -> Iterator[tuple[int, str]]:
         """The class index and the text of every glob."""
         for label, given in enumerate(self.classes.values()):
             yield from ((label, glob) for glob in ([given] if isinstance(given, str) else given))
 
     def _found(self) -> Iterator[tuple[tuple[int, str], str]]:
         """Mask files, each after the class index and the glob that gave it. Raises DataError for one in vain."""
-        for label, glob in self._globs():
+        for label, glob in self.globs():
             paths = [path.replace(os.sep, "/") for path in Found(self.root_path(), glob).paths]
             paths = [path for path in paths if is_image_name(path)]
             if not paths:

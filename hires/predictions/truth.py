@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hires.data.mask_parts import MaskParts
 from hires.data.pairs import glob_regex
 from hires.interfaces import DataError
 from hires.predictions.inputs import Input, Source, output_names
@@ -21,16 +22,16 @@ def without_truth(items: Sequence[Input], source: Source, data: Any) -> tuple[li
     if not isinstance(source, (str, Path)) or not Path(source).expanduser().is_dir():
         return list(items), {}
     root, folder = (os.path.realpath(path) for path in (data.root_path(), items[0].root))
-    globs = {name: str(getattr(data, name)) for name in _TRUTH if isinstance(getattr(data, name, None), str)}
+    globs, images = _globs(data)
     kept, left = [], dict.fromkeys(globs, 0)
     for item in items:
         path = os.path.relpath(os.path.join(folder, item.name), root).replace(os.sep, "/")
-        name = _matching(path, globs, getattr(data, "images", None))
+        name = None if path.startswith("../") else _matching(path, globs, images)
         if name is None:
             kept.append(item)
         else:
             left[name] += 1
-    left = {f"data.{name}={globs[name]!r}": count for name, count in left.items() if count}
+    left = {f"data.{name}={' '.join(globs[name])!r}": count for name, count in left.items() if count}
     if not kept:
         raise DataError(
             f"source={source}: holds only what {' or '.join(left)} of the run matches; give a glob for it"
@@ -39,8 +40,16 @@ def without_truth(items: Sequence[Input], source: Source, data: Any) -> tuple[li
     return [item._replace(output=output) for item, output in zip(kept, names, strict=True)], left
 
 
-def _matching(path: str, globs: dict[str, str], images: Any) -> str | None:
+def _globs(data: Any) -> tuple[dict[str, list[str]], Any]:
+    """The settings that match files of the truth with their globs, and the glob of images that are none."""
+    if isinstance(data, MaskParts):  # whose truth comes first
+        return {"classes": [glob for _, glob in data.globs()]}, None
+    given = {name: getattr(data, name, None) for name in _TRUTH}
+    return {name: [glob] for name, glob in given.items() if isinstance(glob, str)}, getattr(data, "images", None)
+
+
+def _matching(path: str, globs: dict[str, list[str]], images: Any) -> str | None:
     """The setting of the truth that matches a path below the root, if its images do not."""
     if isinstance(images, str) and glob_regex(images).fullmatch(path):
         return None
-    return next((name for name, pattern in globs.items() if glob_regex(pattern).fullmatch(path)), None)
+    return next((name for name, each in globs.items() if any(glob_regex(g).fullmatch(path) for g in each)), None)

@@ -263,3 +263,9 @@ def test_any_names_come_back(tmp_path_factory, rows):
     given_boxes = [found[0] for _, found in rows if found]
     np.testing.assert_array_equal(read.boxes, np.array(given_boxes).reshape(-1, 4))
     assert [read.names[number] for number in read.classes] == [f"c{found[1]}" for _, found in rows if found]
+
+
+@pytest.mark.parametrize("name", ["left", "w", "class"])
+def test_a_class_that_is_called_as_a_column_is_makes_no_header(folder, settings, name):
+    write(folder / "all.csv", f"a.png,1,2,3,4,{name}\n")
+    assert content(settings().source("train"))["a.png"] == [(name, [1, 2, 3, 4])]

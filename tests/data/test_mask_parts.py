@@ -138,6 +138,8 @@ def test_what_cannot_be_meant_so(parts, folder, caplog):
     assert len(parts().source("train")) == 3
     assert "1 mask(s) without image are not used: D/crack_01.png" in caplog.text
     assert [pair.image for pair in parts(exclude=["A/*"]).parts().pairs] == ["B/IMG_B.png", "C/IMG_C.png"]
+    with pytest.raises(DataError, match="data.exclude=.* leaves out all mask files"):
+        parts(exclude=["*/crack_*", "*/pit_*"]).parts()
     save(folder / "A/IMG_0.png", noise(20, 30))
     with pytest.raises(DataError, match="A/IMG_0.png gives 'A/IMG_0', A/crack_01.png 'A/01'; the first wildcards"):
         parts().source("train")

@@ -8,7 +8,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from hires.cli import _report
+from hires.cli.job import reported
 from hires.engine.display import Terminal, log_to
 from hires.ops.printable import printable
 
@@ -31,7 +31,7 @@ def test_what_steers_is_written_out_and_all_else_stays():
 
 
 def test_an_error_is_one_harmless_line(capsys):
-    _report(ValueError(), f"{NAME}\n: no\x1b[1mimage", 1)
+    reported(ValueError(), f"{NAME}\n: no\x1b[1mimage", 1)
     assert capsys.readouterr().err == f"{SHOWN.replace(chr(92) + 'r', ' ')} : no\\x1b[1mimage\n"
 
 

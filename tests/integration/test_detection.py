@@ -180,7 +180,10 @@ def test_instance_masks(hires, tmp_path):
     assert {"mask_AP", "mask_AP50/pit", "AP50/pit"} <= set(metrics(tmp_path / "run"))
 
 
-@pytest.mark.parametrize(("name", "workers"), [("fcos", 0), ("fcos", 2), ("faster_rcnn", 0)])
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [("fcos", 2), *(pytest.param(name, 0, marks=pytest.mark.slow) for name in ("fcos", "faster_rcnn"))],
+)
 def test_a_resumed_run_ends_in_the_same_bits(hires, overrides, tmp_path, name, workers):
     """Also where boxes are drawn at random."""
     overrides = overrides if name == "fcos" else with_model(overrides, name)

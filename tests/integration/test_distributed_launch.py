@@ -122,6 +122,7 @@ def test_a_process_that_is_killed_ends_the_run(start, tmp_path):
     assert (tmp_path / "run" / "checkpoints" / "last.pt").exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ends_the_run_although_the_first_one_is_busy(start, tmp_path):
     """No collective tells it."""
     process = start("script.py", "alone", f"run_dir={tmp_path / 'run'}")

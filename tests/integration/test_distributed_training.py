@@ -133,6 +133,7 @@ def test_detection(boxes, tmp_path):
     alike(tmp_path / "two", tmp_path / "one")
 
 
+@pytest.mark.slow
 def test_a_resumed_training_ends_in_the_same_bits(overrides, tmp_path, monkeypatch):
     """With random numbers of their own in both processes, BatchNorm, averaged weights and loader workers."""
     how = [

@@ -119,7 +119,12 @@ def overrides(scenes: Path, run: Path, name: str, options: list[str]) -> list[st
     ]
 
 
-@pytest.mark.parametrize("name", FORMATS)
+QUICK = ("csv", "instance_masks", "mask_parts", "geojson_masks")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
+)
 def test_trains_and_evaluates(hires, scenes, tmp_path, name):
     code, _, error = hires("train", *overrides(scenes, tmp_path / "run", name, FORMATS[name]))
     assert code == 0, error

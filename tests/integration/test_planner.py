@@ -47,7 +47,7 @@ def test_a_plan_keeps_to_its_budget_and_the_next_larger_would_not(device, goal, 
     assert shape != planner.shapes[0], "the budget is not for the smallest"
 
 
-@pytest.mark.parametrize("backbone", ["test_resnet", "test_vit"])
+@pytest.mark.parametrize("backbone", ["test_resnet", pytest.param("test_vit", marks=pytest.mark.slow)])
 def test_a_size_is_simulated_the_same_whatever_was_before(backbone):
     """One network for all sizes, or one for each; the update, whose memory is noted once, is that of each step."""
     recipe = small_recipe(

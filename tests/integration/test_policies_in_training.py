@@ -36,8 +36,10 @@ def test_a_training_under_policies_ends_in_the_same_bits(weights, tmp_path):
     ("first", "then"),
     [
         ("none", "memory.activation_checkpointing={stage1: full, loss: full}"),
-        ("{stage1: full, stem: selective}", "memory.activation_checkpointing=full"),
         ("{stage1: full}", "++memory.activation_checkpointing.stage2=full"),
+        pytest.param(
+            "{stage1: full, stem: selective}", "memory.activation_checkpointing=full", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_run_resumes_under_another_policy(first, then, weights, tmp_path, hires):

@@ -29,7 +29,12 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+QUICK = ("fpn", "transformer", "augmented", "colours", "several labels")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in OPTIONS]
+)
 def test_trains_and_evaluates_alike(hires, shapes_overrides, tmp_path, name):
     options = OPTIONS[name]
     replaced = ["data.classes"] if any("data.classes" in option for option in options) else []

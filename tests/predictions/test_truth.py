@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hires.data.mask_parts import MaskParts
 from hires.predictions.inputs import find_inputs
 from hires.predictions.truth import without_truth
 
@@ -46,3 +47,15 @@ def test_what_is_named_itself_is_predicted(data, tmp_path):
 def test_elsewhere_all_images_are_predicted(data, tmp_path):
     data.root_path = lambda: tmp_path / "other"
     assert len(left(tmp_path / "set", data)[0]) == 4
+
+
+def test_what_lies_elsewhere_is_no_truth_whatever_the_globs(data, tmp_path):
+    data.root_path = lambda: tmp_path / "other"
+    data.images, data.masks = "**/*.nothing", "**/*"
+    assert len(left(tmp_path / "set", data)[0]) == 4
+
+
+def test_files_that_show_parts_of_an_image_are_truth_although_images_match_them(data, tmp_path):
+    root = tmp_path / "set"
+    parts = MaskParts(root=str(root), images="*/*", classes={"crack": "*/scan_*"}, splits={})
+    assert left(root, parts) == ({"Site 01/scan", "Site 02/scan"}, [2])
