@@ -36,7 +36,7 @@ from hires.plans import enforced, planned, searches
 from hires.preparation import Prepared, Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
-from hires.results import reached, result, training_result
+from hires.results import noted_at_stop, result, training_result
 from hires.run_classes import save_classes
 from hires.run_statistics import save_normalization
 from hires.sharding import check_sharding, shard_learner
@@ -163,7 +163,7 @@ def _trained(
             _fit(trainer, batches, display, run_dir)
     except Interrupted:
         if ranks.main:
-            device, at = learner.fabric.device.type, reached(trainer, gauge)
+            device, at = learner.fabric.device.type, noted_at_stop(trainer, gauge)
             report.after_stop(run_dir, observed, recipe.data, device, at)
         raise
     show_metrics(console, trainer.progress.metrics)

@@ -50,7 +50,7 @@ def result(command: str, run_dir: Path, metrics: dict[str, float]) -> dict[str, 
     }
 
 
-def reached(trainer: Trainer, gauge: Gauge) -> dict[str, Any]:
+def noted_at_stop(trainer: Trainer, gauge: Gauge) -> dict[str, Any]:
     """What a training that is stopped notes for its report."""
     allocated, reserved = gauge.so_far()
     peaks = {"allocated": gauge.allocated or allocated, "reserved": gauge.reserved or reserved}

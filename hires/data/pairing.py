@@ -1,7 +1,10 @@
 """Pairs files by their folders where globs disagree, and says of what cannot be paired how the globs differ."""
 
+import logging
 import os
 from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
 
 Keyed = dict[str, str]
 """Paths relative to the root by key."""
@@ -18,6 +21,7 @@ def agreed(images: Keyed, truths: Keyed) -> tuple[Keyed, Keyed]:
     is_clear = all(len(one) == len(keyed) for one, keyed in zip(by_folder, (images, truths), strict=True))
     if not is_clear or not by_folder[0].keys() & by_folder[1].keys():
         return images, truths
+    log.info("Names of images and of their masks have nothing in common: paired by their folders")
     return by_folder[0], by_folder[1]
 
 
