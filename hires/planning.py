@@ -118,12 +118,13 @@ class Planner:
             elif best is not None:
                 break
             after = self._next_room(probe, room)
-            after = min([after, *(each.found.reserved - 1 for each in self.probes if not each.fits)])
+            failed = [each.found.reserved for each in self.probes if not each.fits]
+            after = min([after, *(reserved - 1 for reserved in failed)])
             if len(self.probes) == PROBES or (best and after <= room):
                 break
             room, before = after, found
             found = self._look(room)
-            if best and found.shape == before.shape and not self._is_worth_it(found, best):
+            if best and found.shape == before.shape and (failed or not self._is_worth_it(found, best)):
                 break
         if self._try_out is not None and best is None:
             raise self._too_small("no plan that was predicted to fit did so when it was tried")

@@ -12,11 +12,22 @@ from typing import Any
 from hires.cli import main
 
 
+def renew_threads() -> None:
+    """Has torch replace the pool of threads that a fork has lost; several threads at once would fail at that."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(torch.get_num_threads())
+
+
+def _begun(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    renew_threads()
+    function(*arguments)
+
+
 class Fork:
     """A process that runs a function; `wait` gives its exit code, negative for the signal that ended it."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]):
-        self.process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+        self.process = multiprocessing.get_context("fork").Process(target=_begun, args=(function, arguments))
         self.process.start()
 
     @property

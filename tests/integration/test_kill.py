@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import renew_threads
 from tests.integration.test_resume import records, same
 
 MOMENTS = 40
@@ -93,6 +94,7 @@ def in_child(work: Callable[[], None], output: Path) -> int:
             os.dup2(out, 1)
             os.dup2(out, 2)
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+            renew_threads()
             work()
             code = 0
         except BaseException:
