@@ -53,14 +53,18 @@ def _as_before(monkeypatch):
     monkeypatch.setattr(image_file, "_max_pixels", image_file._max_pixels)
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
     monkeypatch.setattr(GlobalHydra.instance(), "hydra", None)
-    loggers = [logging.getLogger(), logging.getLogger("hires")]  # of the first, by Hydra
-    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
-    loggers[0].setLevel(logging.WARNING)  # a fixture of a whole module may have set them
-    loggers[1].setLevel(logging.NOTSET)
+    handlers = list(logging.getLogger().handlers)  # Hydra adds some
+    _reset_loggers()  # a fixture of a whole module may have run a command, too
     yield
-    for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
-        logger.setLevel(level)
-        logger.propagate, logger.handlers = propagate, handlers
+    logging.getLogger().handlers = handlers
+    _reset_loggers()
+
+
+def _reset_loggers():
+    logging.getLogger().setLevel(logging.WARNING)
+    own = logging.getLogger("hires")
+    own.setLevel(logging.NOTSET)
+    own.propagate, own.handlers = True, []
 
 
 @pytest.fixture(scope="session")
