@@ -12,6 +12,7 @@ from pathlib import Path
 
 import figures_memory  # noqa: F401  (they register their blocks)
 import figures_published  # noqa: F401
+import figures_search  # noqa: F401
 import figures_speed  # noqa: F401
 import figures_trainings  # noqa: F401
 from figures import text_of

@@ -5,19 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from tests.command_lines import Calls, Hires, stand_in, typed, wrong
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return stand_in(monkeypatch)
-
-
-@pytest.fixture
-def hires(
-    calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Hires:
-    return typed(monkeypatch, tmp_path, capsys)
+from tests.command_lines import Calls, Hires, wrong
 
 
 @pytest.mark.parametrize(
