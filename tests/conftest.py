@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
+os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start, too: threads that wait for a core spin
 REPOSITORY = Path(__file__).parents[1]
 REAL_DATA = REPOSITORY.parent / "shared" / "data"
 

@@ -81,7 +81,7 @@ def fuzz(count: int, seed: int, folder: Path) -> Outcome:
 
 def _child(count: int, seed: int, first: int, folder: Path) -> tuple[list[str], int, str]:
     paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": paths}
     command = [sys.executable, __file__, str(count), str(seed), str(first), str(folder)]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     return result.stdout.splitlines(), result.returncode, result.stderr[-400:]

@@ -26,7 +26,7 @@ def read_damaged(folder: Path, first: int, count: int) -> dict[str, int]:
         capture_output=True,
         text=True,
         timeout=600,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
     )
     at = (folder / "current").read_text() if (folder / "current").exists() else "the start"
     assert run.returncode == 0, f"ended with {run.returncode} at {at}: {run.stderr[-2000:]}"

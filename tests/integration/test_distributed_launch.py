@@ -57,7 +57,7 @@ def start(shapes_overrides, tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
     inherited = {name: value for name, value in os.environ.items() if name not in ("LOCAL_RANK", "WORLD_SIZE")}
-    environment = {**inherited, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    environment = {**inherited, "PYTHONPATH": paths}
     started = []
 
     def run(*words: str) -> subprocess.Popen[str]:

@@ -145,7 +145,6 @@ def test_a_job_may_fail_after_the_sweep_has_ended(tmp_path: Path) -> None:
 def sweep(shapes_overrides: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Arguments of a sweep in tmp_path/sweep whose jobs are trainings of seconds."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CONFIGS.parents[2]), os.environ.get("PYTHONPATH", "")]))
     kept = [
         text for text in shapes_overrides if not text.startswith(("run_dir=", "image_size=", "trainer.max_steps"))

@@ -193,7 +193,6 @@ import resource
 import torch
 from tests.recovering import Run, plan
 
-torch.set_num_threads(1)
 how = dict(norm="group", drop=0.0, optimizer=torch.optim.SGD, side=384)
 full = dict.fromkeys(("stem", "stage1", "stage2", "decoder", "head", "loss"), "full")
 print(Run(plan(4), **how).train(2).losses)

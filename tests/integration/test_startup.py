@@ -41,7 +41,7 @@ sys.exit(main())
 
 def facts(folder: Path, *arguments: str, **environment: str) -> dict[str, object]:
     """What a process that ran `hires ...` has imported, and what its garbage collector is to look at."""
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1", **environment}
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **environment}
     done = subprocess.run(
         [sys.executable, "-c", RUN, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=False
     )
