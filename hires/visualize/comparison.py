@@ -31,7 +31,7 @@ def page(outcome: dict[str, Any]) -> str:
     settings = outcome["settings"]
     common = " ".join(text for text in outcome["overrides"] if not text.lstrip("+").startswith("settings"))
     scores = _scores(settings)
-    head = ["setting", "allocated", "reserved", "a step", "ratio", f"loss of step {outcome['steps']}"]
+    head = ["setting", "allocated", "reserved", "a step", "ratio", "last loss"]
     differences = [f"{kind} differ by" for kind in KINDS.values()]
     rows = [
         [
@@ -49,7 +49,7 @@ def page(outcome: dict[str, Any]) -> str:
         [
             paragraph(verdict(outcome), "verdict"),
             html_table([*head, *differences, *scores], rows, range(len(rows)), named=True, keys=True),
-            paragraph(f"Steps of each, taken in turns: {outcome['steps']}."),
+            paragraph(f"Steps of each, taken in turns: {outcome['steps']}. Last loss: that of the last one."),
             *(paragraph(text) for text in _notes(outcome)),
             *_bars(settings),
             heading("Loss of each step"),

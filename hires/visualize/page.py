@@ -41,12 +41,13 @@ svg .mark { stroke: var(--text); stroke-dasharray: 3 3; } svg .dot { fill: var(-
   font-size: 1.4rem; line-height: 1.25; }
 .bars { display: grid; grid-template-columns: fit-content(48%) 1fr max-content; gap: 0.15rem 0.7rem;
   align-items: center; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
-.bars span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } .bars .value { text-align: right; }
+.bars .value { text-align: right; white-space: nowrap; }
 .bars .bar { display: flex; height: 0.9rem; } .weak { opacity: 0.35; }
 details { border-bottom: 1px solid var(--rule); padding: 0.5rem 0; } summary { cursor: pointer; }
 summary i { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; border-radius: 2px; }
 details table { font-size: 0.9rem; }
 details td:last-child, details th:last-child { text-align: left; white-space: normal; min-width: 12rem; }
+.keys td { white-space: normal; min-width: 6rem; }
 .told td:last-child, .told th:last-child { text-align: left; }
 .told td:last-child:not(:has(small)) { white-space: normal; min-width: min(14rem, 50vw); }
 .told td:last-child small { margin-left: 0; }
@@ -59,7 +60,7 @@ nav a { display: inline-block; margin-right: 1.2em; padding: 0.2rem 0; } a { col
 figcaption { color: var(--faint); font-size: 0.85rem; } h3 { font-size: 1rem; margin: 1.4rem 0 0.4rem; }
 .matrix th, .matrix td { text-align: right; padding: 0.3rem 0.5rem; } .matrix thead th { vertical-align: bottom; }
 .matrix td { background: color-mix(in srgb, var(--c0) calc(55% * var(--share)), transparent); }
-@media (max-width: 46rem) { .told td:last-child small { display: inline; }
+@media (max-width: 46rem) { th, td { padding-right: 0.6rem; } .told td:last-child small { display: inline; }
   .told td:last-child small::before { content: " "; } }
 @media (min-width: 46rem) { .broad { display: block; } .narrow { display: none; }
   details .named td:first-child { max-width: 28rem; } }
@@ -105,7 +106,7 @@ def html_table(
             texts = [_breaking(text) if not at or "<small>" in text else text for at, text in enumerate(texts)]
         cells = "".join(f"<td>{text}</td>" for text in texts)
         lines.append(f"<tr>{cells.replace('<td>', f'<td>{key}', 1)}</tr>")
-    kind = " ".join(["wide", *["named"] * named, *["told"] * told])
+    kind = " ".join(["wide", *["named"] * named, *["keys"] * keys, *["told"] * told])
     return scrolling("<table>\n" + "\n".join(lines) + "\n</table>", kind, head[0] if head and head[0] else "table")
 
 
@@ -147,7 +148,7 @@ def tiles(facts: Sequence[tuple[str, str, str]]) -> str:
 def bar_rows(rows: Sequence[tuple[str, float, float, str]], colour: int) -> str:
     """A line for each name: a bar of its first value, a weaker one of its second behind it, and a text.
 
-    Not SVG, so that letters keep their size at any width and long names are cut where the room ends.
+    Not SVG, so that letters keep their size at any width and long names go on in a second line.
     """
     largest = max((strong + weak for _, strong, weak, _ in rows), default=0) or 1
     lines = []
