@@ -15,6 +15,8 @@ import figures_published  # noqa: F401
 import figures_search  # noqa: F401
 import figures_speed  # noqa: F401
 import figures_trainings  # noqa: F401
+import figures_verification  # noqa: F401
+import figures_verification_memory  # noqa: F401
 from figures import text_of
 from results import ROOT
 
