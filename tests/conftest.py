@@ -12,9 +12,12 @@ from types import ModuleType
 import cv2
 import numpy as np
 import pytest
+from hypothesis import settings
 
 os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start, too: threads that wait for a core spin
+settings.register_profile("hires", deadline=None, derandomize=True)  # a busy machine may take its time
+settings.load_profile("hires")
 REPOSITORY = Path(__file__).parents[1]
 REAL_DATA = REPOSITORY.parent / "shared" / "data"
 
