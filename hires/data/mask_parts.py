@@ -8,8 +8,9 @@ from typing import Annotated, NamedTuple
 
 from hires.data.cache import Cache
 from hires.data.drawn_masks import Paint, checked_names
+from hires.data.glob_keys import kept_by, keys_within, matches_any
 from hires.data.globbing import Found
-from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, kept_by, keys_within, matches_any, some
+from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, some
 from hires.data.part_source import Part, PartSource
 from hires.data.split_settings import SplitSettings
 from hires.interfaces import DataError

@@ -10,10 +10,11 @@ from typing import Any
 from hires.data.box_folder import PairedBoxes
 from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.lists import list_findings
+from hires.data.disagreement import agreed, difference
 from hires.data.folds import Folds, check_group_leaks, group_names
+from hires.data.glob_keys import kept_by
 from hires.data.mask_folder import MaskFolder
-from hires.data.pairing import agreed, difference
-from hires.data.pairs import LEAVE_OUT, Pair, find, is_image_name, kept_by, links_left
+from hires.data.pairs import LEAVE_OUT, Pair, find, is_image_name, links_left
 from hires.data.split_lists import Missing, entries_of
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import split_keys
