@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from hires.data.disagreement import agreed, difference
 from hires.data.glob_keys import kept_by, key_of
 from hires.data.globbing import Found
+from hires.data.letter_case import warn_of_other_case
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
@@ -67,8 +68,8 @@ def joined(
     """
     images, truths = agreed(images, truths)
     lonely = [path for key, path in images.items() if key not in truths]
+    differ = difference(images, {key: path for key, path in truths.items() if key in images or counts(path)}, what)
     if lonely and missing == "error":
-        differ = difference(images, truths, what)
         raise DataError(
             f"{root}: {len(lonely)} image(s) without {what}: {some(lonely)}; {what}s are looked for "
             f"as {pattern!r}; {f'{differ}; else ' if differ else ''}add the {what}s, or narrow data.images{hint}"
@@ -78,7 +79,8 @@ def joined(
         images = {key: path for key, path in images.items() if key in truths}
     unused = [path for key, path in truths.items() if key not in images and counts(path)]
     if unused:
-        log.warning("%s: %d %s(s) without image are not used: %s", root, len(unused), what, some(unused))
+        why = f"; {differ}" if differ else ""
+        log.warning("%s: %d %s(s) without image are not used: %s%s", root, len(unused), what, some(unused), why)
     pairs = [Pair(key, path, truths.get(key, "")) for key, path in images.items()]
     return sorted(pairs, key=lambda pair: pair.image)
 
@@ -106,6 +108,7 @@ def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bo
             f"{root}: no file matches data.{what}={pattern!r} (upper and lower case differ); "
             f"{root} has {some(_inside(root)) or 'nothing that can be read'}"
         )
+    warn_of_other_case(root, what, pattern, keyed, accept)
     return keyed
 
 
