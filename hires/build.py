@@ -34,7 +34,7 @@ from hires.plans import enforced, planned, searches
 from hires.preparation import Prepared, Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
-from hires.results import noted_at_stop, result, training_result
+from hires.results import noted_at_stop, result_of_command, training_result
 from hires.run_classes import save_classes
 from hires.run_statistics import save_normalization
 from hires.sharding import check_sharding, shard_learner
@@ -235,7 +235,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     show_metrics(console, metrics)
     folder = run_dir / "evaluate" / f"{cfg.split}-{checkpoint.stem}"
     outcome = {
-        **result("evaluate", run_dir, metrics),
+        **result_of_command("evaluate", run_dir, metrics),
         "split": cfg.split,
         "checkpoint": str(checkpoint),
         "evaluation": asdict(recipe.evaluation),
