@@ -68,7 +68,8 @@ def joined(
     """
     images, truths = agreed(images, truths)
     lonely = [path for key, path in images.items() if key not in truths]
-    differ = difference(images, {key: path for key, path in truths.items() if key in images or counts(path)}, what)
+    unused = {key: path for key, path in truths.items() if key not in images and counts(path)}
+    differ = difference(images, {key: path for key, path in truths.items() if key in images} | unused, what)
     if lonely and missing == "error":
         raise DataError(
             f"{root}: {len(lonely)} image(s) without {what}: {some(lonely)}; {what}s are looked for "
@@ -77,10 +78,11 @@ def joined(
     if lonely and missing == "skip":
         log.warning("%s: %d image(s) without %s are left out: %s", root, len(lonely), what, some(lonely))
         images = {key: path for key, path in images.items() if key in truths}
-    unused = [path for key, path in truths.items() if key not in images and counts(path)]
     if unused:
         why = f"; {differ}" if differ else ""
-        log.warning("%s: %d %s(s) without image are not used: %s%s", root, len(unused), what, some(unused), why)
+        log.warning(
+            "%s: %d %s(s) without image are not used: %s%s", root, len(unused), what, some(unused.values()), why
+        )
     pairs = [Pair(key, path, truths.get(key, "")) for key, path in images.items()]
     return sorted(pairs, key=lambda pair: pair.image)
 
