@@ -17,7 +17,6 @@ from hires.data.pixel_statistics import check_images, check_type, normalization_
 from hires.data.splits import SPLITS
 from hires.engine.checkpointer import LAST, to_continue
 from hires.engine.display import Display, Terminal, class_table, log_beside, log_to, show_metrics, show_summary
-from hires.engine.fabric import make_fabric
 from hires.engine.files import write_json, write_text
 from hires.engine.gauge import Gauge
 from hires.engine.launch import launch
@@ -27,7 +26,6 @@ from hires.engine.slurm import requeue
 from hires.engine.stopping import Unsaved
 from hires.engine.trainer import Trainer
 from hires.interfaces import CommonError, ConfigError, ImageSource, Interrupted, MemoryPlan, Sample
-from hires.learner import move
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
 from hires.observed import Observed, noted
@@ -36,11 +34,11 @@ from hires.plans import enforced, planned, searches
 from hires.preparation import Prepared, Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
-from hires.results import noted_at_stop, result, training_result
+from hires.results import noted_at_stop, result_of_command, training_result
 from hires.run_classes import save_classes
 from hires.run_statistics import save_normalization
 from hires.sharding import check_sharding, shard_learner
-from hires.trained import kept_normalization, trained_task
+from hires.trained import kept_normalization, open_run
 from hires.wiring import make_evaluation
 
 log = logging.getLogger(__name__)
@@ -220,20 +218,15 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     """Evaluates a run's weights on whole images; returns what it writes to result.json."""
     console = Terminal()
     log_to(console, None)
-    run_dir = runs.existing_run(cfg.run)
-    kept = runs.load_config(run_dir)
-    recipe = read_recipe(runs.with_given(kept.copy(), cfg))
+    run = open_run(cfg)
+    run_dir, checkpoint, recipe, normalization = run
     if not recipe.data.has_split(cfg.split):
         named = ", ".join(split for split in SPLITS if recipe.data.has_split(split))
         raise ConfigError(f"split: got {cfg.split}, but the data of the run has images for {named} only")
     source = recipe.data.source(cfg.split)
-    checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
-    fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    normalization = kept_normalization(run_dir, kept, recipe)
     check_type(source, normalization)
     check_images(source)
-    task = trained_task(recipe, source.classes, normalization, checkpoint)
-    move(task, recipe, fabric)
+    task, fabric = run.placed_task(source.classes)
     evaluator = recipe.task.evaluator(source.classes)
     notes = noted(evaluator)
     with Display(console, max_steps=0, split=cfg.split) as display:
@@ -242,7 +235,7 @@ def evaluate(cfg: DictConfig) -> dict[str, Any]:
     show_metrics(console, metrics)
     folder = run_dir / "evaluate" / f"{cfg.split}-{checkpoint.stem}"
     outcome = {
-        **result("evaluate", run_dir, metrics),
+        **result_of_command("evaluate", run_dir, metrics),
         "split": cfg.split,
         "checkpoint": str(checkpoint),
         "evaluation": asdict(recipe.evaluation),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import torch
 from omegaconf import DictConfig
 
-from hires import __version__, runs
+from hires import __version__
 from hires.config_values import settings_of
 from hires.engine.display import Terminal, log_to
 from hires.engine.exporting import SUFFIXES, check_format
@@ -16,11 +16,11 @@ from hires.engine.files import write_json
 from hires.export_file import Job, written
 from hires.export_images import images_of, source_of
 from hires.interfaces import ConfigError, Normalization
-from hires.recipe import Recipe, as_size, check_multiple, read_recipe
+from hires.recipe import Recipe, as_size, check_multiple
 from hires.run_classes import classes_of_run
 from hires.settings import Bounds, Settings
 from hires.tasks.graphs import Exportable, ExportedNormalize, GraphSettings
-from hires.trained import kept_normalization, trained_task
+from hires.trained import open_run
 
 log = logging.getLogger(__name__)
 
@@ -48,18 +48,13 @@ def export(cfg: DictConfig) -> dict[str, Any]:
     log_to(Terminal(), None)
     settings, inside = settings_of(ExportSettings, cfg), settings_of(GraphSettings, cfg)
     check_format(settings.format)
-    run_dir = runs.existing_run(cfg.run)
-    kept = runs.load_config(run_dir)
-    changed = runs.with_given(kept.copy(), cfg)
-    changed.trainer.accelerator = "cpu"
-    recipe = read_recipe(changed)
-    checkpoint = runs.checkpoint_path(run_dir, cfg.checkpoint)
+    run = open_run(cfg, accelerator="cpu")
+    run_dir, checkpoint, recipe, normalization = run
     path = _path(settings, run_dir, checkpoint)
-    normalization = kept_normalization(run_dir, kept, recipe)
     _check_input(settings, inside, normalization)
     source = source_of(recipe.data)
     classes = classes_of_run(run_dir, recipe.data).names
-    task = trained_task(recipe, classes, normalization, checkpoint)
+    task = run.task(classes)
     size = as_size(settings.image_size) if settings.image_size else recipe.window
     check_multiple("image_size", size, task.network.stride)
     exportable = task.eval().graph(inside, normalization.dtype)

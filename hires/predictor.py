@@ -12,19 +12,17 @@ import torch
 from lightning_fabric import Fabric
 from omegaconf import OmegaConf
 
-from hires import runs
 from hires.data.cache import NoCache
 from hires.data.file_source import FileSource
 from hires.data.pixel_statistics import check_images, check_type
 from hires.engine.evaluate import FittingViews, as_it_is, predict
-from hires.engine.fabric import Place, make_fabric
+from hires.engine.fabric import Place
 from hires.interfaces import Normalization
-from hires.learner import move
 from hires.models.statistics import image_statistics
-from hires.recipe import Recipe, read_recipe
+from hires.recipe import Recipe
 from hires.run_classes import Classes, classes_of_run
 from hires.tasks.probabilities import WithProbabilities
-from hires.trained import kept_normalization, trained_task
+from hires.trained import open_run
 from hires.wiring import make_views
 
 
@@ -88,16 +86,11 @@ def load_predictor(
     The mappings are values of the run's settings that are to be others; None in them changes nothing. Raises
     DataError for what is no run or checkpoint, ConfigError for wrong values.
     """
-    run_dir = runs.existing_run(str(run))
-    kept = runs.load_config(run_dir)
     groups = {"data": data, "evaluation": evaluation, "trainer": trainer}
-    given = OmegaConf.create({"data_dir": data_dir, **{name: dict(each or {}) for name, each in groups.items()}})
-    recipe = read_recipe(runs.with_given(kept.copy(), given))
-    path = runs.checkpoint_path(run_dir, checkpoint)
+    named = {"run": str(run), "checkpoint": str(checkpoint), "data_dir": data_dir}
+    opened = open_run(OmegaConf.create({**named, **{name: dict(each or {}) for name, each in groups.items()}}))
+    run_dir, path, recipe, normalization = opened
     classes = classes_of_run(run_dir, recipe.data)
-    normalization = kept_normalization(run_dir, kept, recipe)
-    fabric = make_fabric(recipe.trainer.accelerator, recipe.trainer.precision)
-    task = trained_task(recipe, classes.names, normalization, path)
-    move(task, recipe, fabric)
+    task, fabric = opened.placed_task(classes.names)
     task.eval()
     return Predictor(run_dir, path, recipe, classes, normalization, task, fabric, FittingViews(make_views(recipe)))

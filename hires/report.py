@@ -192,11 +192,11 @@ def content(run_dir: Path, noticed: dict[str, Any]) -> dict[str, Any]:
     choices, rows = differing(cfg)
     verdict = _verdict(result)
     stopped, evaluates = noticed.get("stopped") or {}, unfinished.has_validation(cfg.data)
-    reached = unfinished.reached(lines, stopped, cfg.trainer.max_steps, evaluates)
+    reached = unfinished.steps_reached(lines, stopped, cfg.trainer.max_steps, evaluates)
     if (result.get("steps") or 0) < reached["step"] or not result:  # or it went on after its result
         verdict = unfinished.verdict(reached)
-        result = unfinished.result(lines, stopped, plan, cfg.evaluation.metric)
-        noticed = {**noticed, "time": noticed["time"] or unfinished.time(lines)}
+        result = unfinished.result_so_far(lines, stopped, plan, cfg.evaluation.metric)
+        noticed = {**noticed, "time": noticed["time"] or unfinished.time_of_steps(lines)}
     settings, peaks = how_to_train(cfg), result.get("peak_bytes") or {}
     time, machine = noticed["time"], environment(run_dir)
     if time and ("processes", "1") in machine:

@@ -8,7 +8,7 @@ _OWN = ("mIoU", "mask_AP", "AP")  # metrics of tasks, the first that an evaluati
 Records = Sequence[Mapping[str, Any]]
 
 
-def reached(
+def steps_reached(
     records: Records, stopped: Mapping[str, Any], max_steps: int | None, evaluates: bool = True
 ) -> dict[str, Any]:
     """Steps that are known to be done, of how many, and whether the last of them has been evaluated.
@@ -45,7 +45,7 @@ def verdict(found: Mapping[str, Any]) -> str:
     )
 
 
-def result(
+def result_so_far(
     records: Records, stopped: Mapping[str, Any], plan: Mapping[str, Any] | None, metric: str | None
 ) -> dict[str, Any]:
     """What result.json would say, as far as the run's other files say it.
@@ -73,7 +73,7 @@ def result(
     return found
 
 
-def time(records: Records) -> dict[str, Any] | None:
+def time_of_steps(records: Records) -> dict[str, Any] | None:
     """Seconds of the steps by the lines of metrics.jsonl: all that a killed run leaves of its time."""
     seconds, steps, last = 0.0, 0, 0
     for record in records:

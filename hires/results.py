@@ -15,7 +15,7 @@ def training_result(
     """What result.json of a training holds."""
     seconds, progress = trainer.stopwatch.median(), trainer.progress
     return {
-        **result("train", run_dir, progress.metrics),
+        **result_of_command("train", run_dir, progress.metrics),
         "peak_bytes": peak_bytes(plan, *measured),
         "best": {"metric": trainer.routine.metric, "value": progress.best, "step": progress.best_step},
         "steps": progress.step,
@@ -36,7 +36,7 @@ def peak_bytes(plan: MemoryPlan, allocated: int | None, reserved: int | None) ->
     }
 
 
-def result(command: str, run_dir: Path, metrics: dict[str, float]) -> dict[str, Any]:
+def result_of_command(command: str, run_dir: Path, metrics: dict[str, float]) -> dict[str, Any]:
     """What result.json of every command holds; what was not measured is null."""
     peaks = {"predicted": {"allocated": None, "reserved": None}, "allocated": None, "reserved": None}
     return {

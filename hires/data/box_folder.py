@@ -13,7 +13,8 @@ from hires.data.box_checks import Remark, cleaned, remark
 from hires.data.box_classes import BoxClasses, Given, Table, Vocabulary
 from hires.data.box_objects import Images, Objects, found
 from hires.data.box_source import BoxSource
-from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, joined, kept_by
+from hires.data.glob_keys import kept_by
+from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, joined
 from hires.data.segments import Segments
 from hires.data.split_settings import SplitSettings
 from hires.interfaces import DataError

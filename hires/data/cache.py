@@ -65,12 +65,14 @@ class DecodedCache:
         array = decode(path)
         if self._writes and self._write(entry, array):
             kept = _open(entry)
+            self._check_owner(entry)
         return array if kept is None else kept
 
     def takes(self, path: Path, count: int, variant: str = "") -> bool:
         try:
-            if self._entry(path, variant).exists():
-                return True
+            entry = self._entry(path, variant)
+            if entry.exists():
+                return _is_own(entry)
             if not self._writes:
                 return False
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -94,6 +96,22 @@ class DecodedCache:
             self._tell(logging.WARNING, f"cannot be written ({error.strerror or error}): going on without it")
             return False
         return True
+
+    def _check_owner(self, entry: Path) -> None:
+        """Writes no more where the file system gives what this process writes another owner."""
+        try:
+            owner = os.stat(entry).st_uid
+        except OSError:
+            return  # another process has removed it
+        if owner == os.geteuid():
+            return
+        self._writes = False
+        self._tell(
+            logging.WARNING,
+            f"gives its files another owner (user {owner}) than the one who writes them (user "
+            f"{os.geteuid()}), as network file systems may, and entries of others are not read: every image is "
+            "decoded again; set HIRES_CACHE (data.cache_dir) to a folder on a disk of this machine",
+        )
 
     def _has_room(self, count: int) -> bool:
         if count >= self._refused:  # what is smaller may still find room; looking takes a while
@@ -122,11 +140,16 @@ def open_cache(folder: str | Path, gib: float) -> Cache:
 
 def _open(entry: Path) -> np.ndarray | None:
     try:
-        if os.stat(entry).st_uid != os.geteuid():  # of a folder that others write to, too
+        if not _is_own(entry):
             return None
         return np.load(entry, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None  # absent, or damaged from outside: it is decoded and written again
+
+
+def _is_own(entry: Path) -> bool:
+    """Whether it is not of somebody else who writes to the folder, too. Raises OSError."""
+    return os.stat(entry).st_uid == os.geteuid()
 
 
 def _write_whole(entry: Path, array: np.ndarray) -> None:

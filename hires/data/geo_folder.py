@@ -16,7 +16,8 @@ from hires.data.drawn_masks import DrawnMasks
 from hires.data.geo_place import GeoFeatures, Placed, check_meeting
 from hires.data.geo_tiff import read_georeference
 from hires.data.geojson import read_geojson
-from hires.data.pairs import Pair, find, is_image_name, kept_by
+from hires.data.glob_keys import kept_by
+from hires.data.pairs import Pair, find, is_image_name
 from hires.data.segments import Segments
 from hires.settings import SettingError
 

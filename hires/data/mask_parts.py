@@ -8,8 +8,10 @@ from typing import Annotated, NamedTuple
 
 from hires.data.cache import Cache
 from hires.data.drawn_masks import Paint, checked_names
+from hires.data.glob_keys import kept_by, keys_within, matches_any
 from hires.data.globbing import Found
-from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, kept_by, keys_within, matches_any, some
+from hires.data.letter_case import either_case, warn_of_other_case
+from hires.data.pairs import LEAVE_OUT, Missing, Pair, find, is_image_name, some
 from hires.data.part_source import Part, PartSource
 from hires.data.split_settings import SplitSettings
 from hires.interfaces import DataError
@@ -64,7 +66,7 @@ class MaskParts(SplitSettings):
 
     def parts(self) -> Parts:
         """All images with their mask files. Raises DataError where no file belongs to any."""
-        root, globs = self.root_path(), [glob for _, glob in self.globs()]
+        root, globs = self.root_path(), [either_case(glob) for _, glob in self.globs()]
         images = find(
             root,
             self.images,
@@ -98,13 +100,15 @@ class MaskParts(SplitSettings):
 
     def _found(self) -> Iterator[tuple[tuple[int, str], str]]:
         """Mask files, each after the class index and the glob that gave it. Raises DataError for one in vain."""
+        root, kept = self.root_path(), kept_by(self.exclude)
         for label, glob in self.globs():
-            paths = [path.replace(os.sep, "/") for path in Found(self.root_path(), glob).paths]
+            name = f"classes.{list(self.classes)[label]}"
+            paths = [path.replace(os.sep, "/") for path in Found(root, glob).paths]
             paths = [path for path in paths if is_image_name(path)]
             if not paths:
-                key = f"data.classes.{list(self.classes)[label]}"
-                raise DataError(f"{self.root_path()}: no image file matches {key}={glob!r} (case counts)")
-            yield from (((label, glob), path) for path in filter(kept_by(self.exclude), paths))
+                raise DataError(f"{root}: no image file matches data.{name}={glob!r} (case counts)")
+            warn_of_other_case(root, name, glob, [_keys(path, glob)[-1] for path in paths], kept)
+            yield from (((label, glob), path) for path in filter(kept, paths))
 
     def _wanted(self, parts: Parts) -> list[Pair]:
         """The pairs without those that `missing_labels` leaves out, with a line for what is odd."""

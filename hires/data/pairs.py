@@ -2,18 +2,18 @@
 
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from hires.data.disagreement import agreed, difference
+from hires.data.glob_keys import kept_by, key_of
 from hires.data.globbing import Found
-from hires.data.pairing import agreed, difference
+from hires.data.letter_case import warn_of_other_case
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
 
-_WILDCARD = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]")
 _SHOWN = 5  # names in an error message
 LEAVE_OUT = ", or leave these images out: data.missing_labels=skip, or data.exclude=[GLOB]"
 IMAGE_ENDINGS = frozenset(
@@ -68,8 +68,9 @@ def joined(
     """
     images, truths = agreed(images, truths)
     lonely = [path for key, path in images.items() if key not in truths]
+    unused = {key: path for key, path in truths.items() if key not in images and counts(path)}
+    differ = difference(images, {key: path for key, path in truths.items() if key in images} | unused, what)
     if lonely and missing == "error":
-        differ = difference(images, truths, what)
         raise DataError(
             f"{root}: {len(lonely)} image(s) without {what}: {some(lonely)}; {what}s are looked for "
             f"as {pattern!r}; {f'{differ}; else ' if differ else ''}add the {what}s, or narrow data.images{hint}"
@@ -77,20 +78,13 @@ def joined(
     if lonely and missing == "skip":
         log.warning("%s: %d image(s) without %s are left out: %s", root, len(lonely), what, some(lonely))
         images = {key: path for key, path in images.items() if key in truths}
-    unused = [path for key, path in truths.items() if key not in images and counts(path)]
     if unused:
-        log.warning("%s: %d %s(s) without image are not used: %s", root, len(unused), what, some(unused))
+        why = f"; {differ}" if differ else ""
+        log.warning(
+            "%s: %d %s(s) without image are not used: %s%s", root, len(unused), what, some(unused.values()), why
+        )
     pairs = [Pair(key, path, truths.get(key, "")) for key, path in images.items()]
     return sorted(pairs, key=lambda pair: pair.image)
-
-
-def matches_any(path: str, globs: Sequence[str]) -> bool:
-    return any(glob_regex(glob).fullmatch(path) for glob in globs)
-
-
-def kept_by(exclude: Sequence[str]) -> Callable[[str], bool]:
-    """Says of a path whether no glob matches it."""
-    return lambda path: not matches_any(path, exclude)
 
 
 def is_image_name(path: str) -> bool:
@@ -116,6 +110,7 @@ def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bo
             f"{root}: no file matches data.{what}={pattern!r} (upper and lower case differ); "
             f"{root} has {some(_inside(root)) or 'nothing that can be read'}"
         )
+    warn_of_other_case(root, what, pattern, keyed, accept)
     return keyed
 
 
@@ -148,53 +143,6 @@ def _files(root: Path, pattern: str, what: str) -> list[str]:
 def links_left(root: Path, pattern: str) -> list[str]:
     """Links below `root` that are not followed where images are looked for by a glob."""
     return Found(root, pattern, once=True).left
-
-
-def key_of(path: str, pattern: str) -> str:
-    """What the wildcards of `pattern` matched in `path`, without the file's extension.
-
-    Parts are joined by / where the pattern has one between them, by + where other text stands there, and
-    directly where they touch. Example: `a/images/7.jpg` by `*/images/*.jpg` gives `a/7`.
-    """
-    keys = keys_within(path, pattern)
-    return keys[-1] if keys else os.path.splitext(os.path.basename(path))[0]
-
-
-def keys_within(path: str, pattern: str) -> list[str]:
-    """What the first wildcard matched, the first two, and so on: the last is `key_of`, if there is any."""
-    match = glob_regex(pattern).fullmatch(path)
-    if match is None:
-        raise ValueError(f"{path!r} does not match {pattern!r}")
-    end = len(os.path.splitext(path)[0])
-    keys, key, last = [], "", 0
-    for group in range(1, match.re.groups + 1):
-        start, stop = match.start(group), min(match.end(group), end)
-        if start >= stop:
-            continue
-        part, between = path[start:stop], path[last:start]
-        if key and between and not key.endswith("/"):
-            key += "/" if "/" in between else "+"
-        key, last = key + part, stop
-        keys.append(key)
-    return keys
-
-
-def glob_regex(pattern: str) -> re.Pattern[str]:
-    """A glob as a regular expression that captures every wildcard; `**/` may match nothing."""
-    parts, at = [], 0
-    for wildcard in _WILDCARD.finditer(pattern):
-        parts.append(re.escape(pattern[at : wildcard.start()]))
-        parts.append(_captured(wildcard.group()))
-        at = wildcard.end()
-    return re.compile("".join(parts) + re.escape(pattern[at:]), re.DOTALL)
-
-
-def _captured(wildcard: str) -> str:
-    simple = {"**/": "((?:[^/]+/)*)", "**": "(.*)", "*": "([^/]*)", "?": "([^/])"}
-    if wildcard in simple:
-        return simple[wildcard]
-    inside = wildcard[1:-1].replace("\\", "\\\\")
-    return f"([{'^' + inside[1:] if inside.startswith('!') else inside}])"
 
 
 def some(names: Iterable[str]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from hires.data.pairs import Pair, glob_regex, some
+from hires.data.glob_keys import glob_regex
+from hires.data.pairs import Pair, some
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)

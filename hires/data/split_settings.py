@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from hires.data.folds import Folds, check_folds, check_groups
+from hires.data.glob_keys import matches_any
 from hires.data.images import image_info
-from hires.data.pairs import Pair, matches_any
+from hires.data.pairs import Pair
 from hires.data.settings import DataSettings
 from hires.data.split_lists import Missing
 from hires.data.splits import check_splits, split_pairs

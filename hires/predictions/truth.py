@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hires.data.glob_keys import glob_regex
 from hires.data.mask_parts import MaskParts
-from hires.data.pairs import glob_regex
 from hires.interfaces import DataError
 from hires.predictions.inputs import Input, Source, output_names
 

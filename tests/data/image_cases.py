@@ -9,7 +9,7 @@ import numpy as np
 from image_arrays import H, W, flat, samples, smooth
 from image_writers import bits_of, by_pillow, by_tifffile, cv2_reads, exif, pillow_reads, png, tiff
 from PIL import Image
-from tiff_cases import tiff_codec_cases, tiff_layout_cases, tiff_type_cases
+from tiff_cases import tiff_codec_cases, tiff_layout_cases, tiff_sample_cases, tiff_type_cases
 
 Case = tuple[bytes, np.ndarray]
 
@@ -79,7 +79,7 @@ def _mpo() -> bytes:
     return out.getvalue()
 
 
-def _other_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
+def _pnm_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
     gray, rgb, deep = samples("uint8", H, W), samples("uint8", H, W, 3), samples("uint16", H, W, 3)
     one = samples("uint8", H, W, below=2)
     head = b"%d %d" % (W, H)
@@ -113,6 +113,11 @@ def _other_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
         b"Pf\n" + head + b"\n1.0\n" + real[::-1, :, 0].astype(">f4").tobytes(),
         real[..., :1],
     )
+
+
+def _other_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
+    gray, rgb, deep = samples("uint8", H, W), samples("uint8", H, W, 3), samples("uint16", H, W, 3)
+    one, four = samples("uint8", H, W, below=2), samples("uint8", H, W, 4)
     yield "bmp rgb", by_pillow(rgb, "BMP"), rgb
     yield "bmp gray", by_pillow(gray, "BMP"), flat(gray)
     yield "bmp 1 bit", by_pillow(one.astype(bool), "BMP"), flat(one * 255)
@@ -198,7 +203,9 @@ def all_cases() -> dict[str, Case]:
         _deep_jpeg_cases,
         tiff_type_cases,
         tiff_codec_cases,
+        tiff_sample_cases,
         tiff_layout_cases,
+        _pnm_cases,
         _other_cases,
         _orientation_cases,
     )

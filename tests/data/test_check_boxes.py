@@ -96,6 +96,69 @@ def test_files_that_are_alone(root):
     assert seen(yolo(root, missing_labels="negative"))["image-without-label"].severity == "info"
 
 
+@pytest.mark.parametrize("missing", ["error", "negative"])
+def test_globs_that_disagree_are_told_of_labels(root, missing, caplog):
+    (root / "labels").mkdir()
+    for number in range(4):
+        (root / f"{number}.txt").rename(root / "labels" / f"boxes_{number}.txt")
+    settings = yolo(root, labels="labels/*.txt", missing_labels=missing)
+    hint = "0.png gives '0', but labels/boxes_0.txt gives 'boxes_0'"
+    found = seen(settings)["image-without-label"]
+    assert (found.severity, found.number) == ("error" if missing == "error" else "warning", 4)
+    assert hint in found.advice
+    assert "data.images and data.labels" in found.advice
+    assert found.places[0] == ("0.png", "gives '0'")
+    if missing == "error":
+        with pytest.raises(DataError) as caught:
+            settings.source("train")
+        assert hint in str(caught.value)
+    else:
+        settings.source("train")
+        assert hint in caplog.text
+
+
+@pytest.mark.parametrize(("kind", "ending"), [(VocFolder, "xml"), (LabelmeFolder, "json"), (GeoBoxes, "geojson")])
+def test_globs_that_disagree_are_told_of_annotations(root, kind, ending):
+    for number in range(4):
+        write(root / f"boxes_{number}.{ending}", "")
+    usual = {"root": str(root), "images": "*.png", "splits": {"val": "3.png"}, "cache_gib": 0, "workers": 0}
+    settings = kind(annotations=f"*.{ending}", classes=("cat",), **usual)
+    hint = f"0.png gives '0', but boxes_0.{ending} gives 'boxes_0'"
+    assert hint in seen(settings)["image-without-label"].advice
+    with pytest.raises(DataError) as caught:
+        settings.source("train")
+    assert hint in str(caught.value)
+
+
+def test_a_few_labels_that_lack_are_no_matter_of_globs(root):
+    (root / "0.txt").rename(root / "boxes_0.txt")
+    found = seen(yolo(root))
+    assert "gives" not in found["image-without-label"].advice
+    assert found["image-without-label"].places == (("0.png", ""),)
+
+
+def test_endings_in_another_case_are_told(root, caplog):
+    (root / "1.png").rename(root / "1.PNG")
+    (root / "1.txt").rename(root / "1.TXT")
+    found = surveyed(yolo(root)).findings
+    told = [(one.severity, one.number, one.places, one.advice) for one in found if one.code == "other-case"]
+    assert told == [
+        ("warning", 1, (("1.PNG", ""),), "data.images=*.[pP][nN][gG] takes both"),
+        ("warning", 1, (("1.TXT", ""),), "data.labels=*.[tT][xX][tT] takes both"),
+    ]
+    assert len(yolo(root).source("train")) == 2
+    assert "1 file(s) beside those of data.images='*.png' differ" in caplog.text
+    assert "such as 1.PNG; data.images='*.[pP][nN][gG]' takes both" in caplog.text
+    both = yolo(root, images="*.[pP][nN][gG]", labels="*.[tT][xX][tT]")
+    assert len(both.source("train")) == 3
+    assert "other-case" not in seen(both)
+
+
+def test_a_copy_in_capitals_is_not_missed(root):
+    (root / "1.PNG").write_bytes((root / "1.png").read_bytes())
+    assert "other-case" not in seen(yolo(root))
+
+
 def test_classes_that_the_table_lacks_or_no_file_has(root):
     write(root / "0.txt", "7 0.5 0.5 0.2 0.3\n7 0.4 0.5 0.2 0.3\n0 0.5 0.5 0.2 0.2\n")
     found = seen(yolo(root, classes=("cat", "dog", "cow")))

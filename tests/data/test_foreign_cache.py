@@ -30,6 +30,20 @@ def test_an_entry_of_another_user_is_not_taken(tmp_path, image, monkeypatch):
     np.testing.assert_array_equal(cache.load(image, read_image), noise(6, 7))
 
 
+def test_a_file_system_that_gives_files_another_owner_is_told_once(tmp_path, image, monkeypatch, caplog):
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    other = save(tmp_path / "b.png", noise(8, 9))
+    for cache in (DecodedCache(tmp_path / "mapped", 1), DecodedCache(tmp_path / "mapped", 1)):  # train and val
+        for _ in range(2):
+            np.testing.assert_array_equal(cache.load(image, read_image), noise(6, 7))
+            np.testing.assert_array_equal(cache.load(other, read_image), noise(8, 9))
+        assert not cache.takes(image, 126), "windows are read from the file itself"
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"another owner (user {own}) than the one who writes them (user {own + 1})" in told
+    assert "HIRES_CACHE" in told
+
+
 def test_an_entry_that_would_call_something_is_replaced(tmp_path, image):
     class Evil:
         def __reduce__(self):

@@ -173,3 +173,30 @@ def test_what_a_check_finds(parts, folder):
     }
     assert codes["image-without-label"].severity == "error"
     assert "A/pit_01.png" in codes["unreadable-mask"].places[0].detail
+
+
+def test_a_check_finds_loops_and_files_of_another_size(parts, folder):
+    def found(**changes):
+        settings = parts(workers=0, images="**/*.png", splits={"val": "B/*"}, **changes)
+        return survey(settings, Shown((64, 64), "window", 1), lambda done, total: None)
+
+    (folder / "A/again").symlink_to("..")
+    (folder / "round").symlink_to("round")
+    looped = found(classes={"crack": "**/crack_*.png", "pit": "**/pit_*.png"})
+    assert len(looped.pairs) == 3
+    assert [one.places for one in looped.findings if one.code == "looping-link"] == [(("A/again", ""),)]
+    (folder / "A/pit_01.png").unlink()
+    save(folder / "A/pit_01.png", np.zeros((20, 31), np.uint8))
+    (wrong,) = [one for one in found().findings if one.severity == "error"]
+    assert (wrong.number, wrong.places[0].file) == (1, "A/IMG_A.png")
+    assert "A/pit_01.png: mask is 20x31 (height x width)" in wrong.places[0].detail
+
+
+def test_mask_files_with_endings_in_capitals_are_told_and_are_no_images(parts, folder, caplog):
+    (folder / "A/pit_01.png").rename(folder / "A/pit_01.PNG")
+    save(folder / "B/pit_01.png", spot(0, 0))
+    findings = survey(parts(workers=0), Shown((64, 64), "window", 1), lambda done, total: None).findings
+    told = [(one.places, one.advice) for one in findings if one.code == "other-case"]
+    assert told == [((("A/pit_01.PNG", ""),), "data.classes.pit=*/pit_*.[pP][nN][gG] takes both")]
+    assert len(parts(images="*/*").source("train")) == 3
+    assert "such as A/pit_01.PNG" in caplog.text

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from image_files import touch
 
-from hires.data.pairs import find_pairs, glob_regex, is_image_name, key_of
+from hires.data.glob_keys import glob_regex, key_of
+from hires.data.pairs import find_pairs, is_image_name
 from hires.interfaces import DataError
 
 

@@ -66,8 +66,8 @@ def tiff_codec_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
         yield f"tiff 1 bit {codec}", data, flat(bilevel * 255)
 
 
-def tiff_layout_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
-    gray, deep, rgb = samples("uint8", H, W), samples("uint16", H, W), samples("uint8", H, W, 3)
+def tiff_sample_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
+    gray, deep = samples("uint8", H, W), samples("uint16", H, W)
     yield "tiff big endian", by_tifffile(deep, byteorder=">"), flat(deep)
     yield (
         "tiff big endian deflate",
@@ -112,6 +112,10 @@ def tiff_layout_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
     yield "tiff cmyk", cmyk, pillow_reads(cmyk, "RGB")
     reverse = bytes(int(f"{value:08b}"[::-1], 2) for value in gray.tobytes())
     yield "tiff bits in reverse", tiff(reverse, H, W, {266: ("H", [2])}), flat(gray)
+
+
+def tiff_layout_cases() -> Iterator[tuple[str, bytes, np.ndarray]]:
+    gray, rgb = samples("uint8", H, W), samples("uint8", H, W, 3)
     sparse = {322: ("I", [32]), 323: ("I", [32]), 324: ("I", [8, 0, 0, 1032]), 325: ("I", [1024, 0, 0, 1024])}
     filled = np.zeros((64, 64), np.uint8)
     filled[:32, :32], filled[32:, 32:] = (samples("uint8", 32, 32, seed=seed) for seed in (1, 2))

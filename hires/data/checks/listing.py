@@ -10,10 +10,12 @@ from typing import Any
 from hires.data.box_folder import PairedBoxes
 from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.lists import list_findings
+from hires.data.checks.missed import missed_files
+from hires.data.disagreement import agreed, difference
 from hires.data.folds import Folds, check_group_leaks, group_names
+from hires.data.glob_keys import kept_by
 from hires.data.mask_folder import MaskFolder
-from hires.data.pairing import agreed, difference
-from hires.data.pairs import LEAVE_OUT, Pair, find, is_image_name, kept_by, links_left
+from hires.data.pairs import LEAVE_OUT, Pair, find, is_image_name, links_left
 from hires.data.split_lists import Missing, entries_of
 from hires.data.split_settings import SplitSettings
 from hires.data.splits import split_keys
@@ -40,17 +42,17 @@ def listing_of(settings: MaskFolder | PairedBoxes) -> Listing:
     else:
         pairs, findings = _labels(settings)
     splits, more = splits_of(settings, pairs)
-    return Listing(pairs, splits, [*_links(settings), *findings, *more])
+    return Listing(pairs, splits, [*link_findings(settings.root_path(), settings.images), *findings, *more])
 
 
-def _links(settings: MaskFolder | PairedBoxes) -> list[Finding]:
-    links = links_left(settings.root_path(), settings.images)
+def link_findings(root: Path, images: str) -> list[Finding]:
+    """Links that are not followed where images are looked for by a glob."""
     return findings_of(
         "looping-link",
         "warning",
         "{n} link(s) to folders that are read already are not followed",
         "remove them, or narrow data.images",
-        [Place(link) for link in links],
+        [Place(link) for link in links_left(root, images)],
     )
 
 
@@ -70,43 +72,61 @@ def _masks(settings: MaskFolder) -> tuple[list[Pair], list[Finding]]:
     return sorted((pair for pair in pairs if pair.truth or not skips), key=lambda pair: pair.image), [
         *findings_of(
             "image-without-label",
-            "info" if skips else "error",
+            ("warning" if differ else "info") if skips else "error",
             "{n} image(s) have no mask" + (" and are left out" if skips else ""),
             f"{differ}; else {advice}" if differ else advice,
             bare,
         ),
         *_unused(unused, "mask"),
+        *missed_files(root, [("images", settings.images), ("masks", settings.masks)], settings.exclude),
     ]
 
 
 def _labels(settings: PairedBoxes) -> tuple[list[Pair], list[Finding]]:
     with quiet():  # what is logged comes as findings
         pairs = replace(settings, missing_labels="negative").pairs()
-    bare = [Place(pair.image) for pair in pairs if not pair.truth]
+        name, lonely = _lonely(settings, pairs)
+    differ = _difference(pairs, name, lonely)
+    bare = [Place(pair.image, f"gives {pair.key!r}" if differ else "") for pair in pairs if not pair.truth]
     fate = {"error": "", "negative": " and count as images without objects", "skip": " and are left out"}
     skips = settings.missing_labels == "skip"
+    advice = f"add the files, or set data.missing_labels=negative if these images show no object{LEAVE_OUT}"
     return [pair for pair in pairs if pair.truth or not skips], [
         *findings_of(
             "image-without-label",
-            "error" if settings.missing_labels == "error" else "info",
+            "error" if settings.missing_labels == "error" else "warning" if differ else "info",
             "{n} image(s) have no label file" + fate[settings.missing_labels],
-            f"add the files, or set data.missing_labels=negative if these images show no object{LEAVE_OUT}",
+            f"{differ}; else {advice}" if differ else advice,
             bare,
         ),
-        *_unused([Place(path) for path in _lonely(settings, pairs)], "label file"),
+        *_unused([Place(path, f"gives {key!r}" if differ else "") for key, path in lonely.items()], "label file"),
+        *missed_files(
+            settings.root_path(),
+            [("images", settings.images), *([(name, getattr(settings, name))] if name else [])],
+            settings.exclude,
+        ),
     ]
 
 
-def _lonely(settings: PairedBoxes, pairs: Sequence[Pair]) -> list[str]:
-    """Label files that belong to no image."""
+def _lonely(settings: PairedBoxes, pairs: Sequence[Pair]) -> tuple[str, dict[str, str]]:
+    """The setting that says where files of the truth are, and those of them that belong to no image, by key."""
     root = settings.root_path()
-    pattern = getattr(settings, "labels", None) or getattr(settings, "annotations", None)
-    if not isinstance(pattern, str):
-        return []
-    used = {pair.truth for pair in pairs}
-    kept = kept_by(settings.exclude)
-    files = find(root, pattern, "labels", lambda path: not is_image_name(path) and kept(path)).values()
-    return [path for path in files if path not in used and settings.is_truth(root / path)]
+    name = next((name for name in ("labels", "annotations", "masks") if hasattr(settings, name)), "")
+    if not name:
+        return "", {}
+    used, kept = {pair.truth for pair in pairs}, kept_by(settings.exclude)
+    are_images = name == "masks"
+    files = find(
+        root, getattr(settings, name), name, lambda path: is_image_name(path) == are_images and kept(path)
+    )
+    lonely = {key: path for key, path in files.items() if path not in used and settings.is_truth(root / path)}
+    return name, lonely
+
+
+def _difference(pairs: Sequence[Pair], name: str, lonely: Mapping[str, str]) -> str:
+    """How keys of images and label files differ; "" where most have theirs, or are paired otherwise."""
+    bare = {pair.key: pair.image for pair in pairs if not pair.truth}
+    return difference(bare, lonely, name.removesuffix("s")) if len(bare) > len(pairs) / 2 else ""
 
 
 def _unused(places: Sequence[Place], what: str) -> list[Finding]:

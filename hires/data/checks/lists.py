@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hires.data.checks.finding import Finding, Place, Severity, findings_of
-from hires.data.pairs import Pair, glob_regex, is_image_name
+from hires.data.glob_keys import glob_regex
+from hires.data.pairs import Pair, is_image_name
 from hires.data.split_lists import Lookup, entries_of
 from hires.interfaces import DataError
 

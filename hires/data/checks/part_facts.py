@@ -5,7 +5,9 @@ import numpy as np
 from hires.data.cache import NoCache
 from hires.data.checks.finding import Finding, Place, findings_of
 from hires.data.checks.mask_facts import MaskFacts, MaskReader, Widths, histogram, of_classes
+from hires.data.checks.missed import missed_files
 from hires.data.checks.widths import BLOCK
+from hires.data.letter_case import either_case
 from hires.data.mask_parts import MaskParts, Parts
 from hires.data.pairs import LEAVE_OUT, Pair
 from hires.interfaces import Window
@@ -43,6 +45,8 @@ def listed_parts(settings: MaskParts, parts: Parts) -> tuple[list[Pair], list[Fi
     bare = [Place(pair.image) for pair in parts.pairs if not pair.truth]
     missing = settings.missing_labels
     fate = {"error": "", "negative": " and show no class", "skip": " and are left out"}[missing]
+    names = list(settings.classes)
+    of_masks = [(f"classes.{names[label]}", glob) for label, glob in settings.globs()]
     pairs = [pair._replace(truth=pair.image) if missing == "negative" else pair for pair in parts.pairs]
     return [pair for pair in pairs if pair.truth or missing == "error"], [
         *findings_of(
@@ -59,4 +63,10 @@ def listed_parts(settings: MaskParts, parts: Parts) -> tuple[list[Pair], list[Fi
             "add the images, or remove these files",
             map(Place, parts.unused),
         ),
+        *missed_files(
+            settings.root_path(),
+            [("images", settings.images)],
+            [*settings.exclude, *(either_case(glob) for _, glob in of_masks)],
+        ),
+        *missed_files(settings.root_path(), of_masks, settings.exclude),
     ]

@@ -22,7 +22,7 @@ from hires.data.checks.finding import Finding, in_order
 from hires.data.checks.image_findings import image_findings
 from hires.data.checks.leak_findings import leak_findings
 from hires.data.checks.listed import listed
-from hires.data.checks.listing import Listing, listing_of, quiet, splits_of
+from hires.data.checks.listing import Listing, link_findings, listing_of, quiet, splits_of
 from hires.data.checks.mask_facts import MaskReader
 from hires.data.checks.mask_findings import broken_masks, mask_findings
 from hires.data.checks.part_facts import PartReader, listed_parts
@@ -119,7 +119,8 @@ def _of_parts(settings: MaskParts, shown: Shown, progress: Callable[[int, int], 
         parts = settings.parts()
     pairs, findings = listed_parts(settings, parts)
     splits, more = splits_of(settings, pairs)
-    reader, given = PartReader(settings, parts), Listing(pairs, splits, [*findings, *more])
+    links = link_findings(settings.root_path(), settings.images)
+    reader, given = PartReader(settings, parts), Listing(pairs, splits, [*links, *findings, *more])
     listing, records = _read(given, settings, reader, progress)
     classes = classes_of_masks(settings.paint().names, records, listing.splits, shown.image_size)
     broken = broken_masks(listing.pairs, records, fate_of_broken(settings, records, listing.splits))
