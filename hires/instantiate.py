@@ -48,7 +48,7 @@ def instantiate(node: Any, path: str, allow: Sequence[str] = ()) -> Any:
     `path` is the node's key in the config, for messages; `allow` are further package prefixes.
     Raises ConfigError for a target that is not allowed, a wrong, missing or unknown parameter.
     """
-    plain = _plain(node, path)
+    plain = plain_values(node, path)
     missing = next(missing_keys(plain, path), None)
     if missing:
         raise ConfigError(f"{missing}: must be given")
@@ -58,7 +58,7 @@ def instantiate(node: Any, path: str, allow: Sequence[str] = ()) -> Any:
 
 def check(node: Any, path: str = "", allow: Sequence[str] = ()) -> None:
     """Checks every target and parameter name below a node without making anything. Raises ConfigError."""
-    _check(_plain(node, path), path, allow)
+    _check(plain_values(node, path), path, allow)
 
 
 def allowed_on_command_line() -> tuple[str, ...]:
@@ -73,6 +73,19 @@ def allowed_on_command_line() -> tuple[str, ...]:
     return tuple(str(p) for p in (prefixes if isinstance(prefixes, list) else [prefixes]))
 
 
+def allowed_function(name: str, key: str, allow: Sequence[str]) -> Any:
+    """The function `package.module.function` of a package that the prefixes allow; imports it.
+
+    Raises ConfigError, which names the key, for one that they do not allow or that is not there.
+    """
+    if not _under(name, [prefix.rstrip(".") for prefix in allow if prefix.rstrip(".")]):
+        raise ConfigError(f"{key}: {name} is not allowed: {ALLOWING}")
+    try:
+        return resolve(name, key, allow)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(f"{_join(key, TARGET)}: ", f"{key}: ")) from error
+
+
 def missing_keys(plain: Any, path: str = "") -> Iterator[str]:
     """Dotted keys of the values that are still `???`."""
     if plain == "???":
@@ -81,7 +94,8 @@ def missing_keys(plain: Any, path: str = "") -> Iterator[str]:
         yield from missing_keys(child, child_path)
 
 
-def _plain(node: Any, path: str) -> Any:
+def plain_values(node: Any, path: str) -> Any:
+    """A node as dicts and lists with its interpolations resolved. Raises ConfigError, which names the key."""
     if not OmegaConf.is_config(node):
         return node
     try:

@@ -18,6 +18,7 @@ from hires.measured_memory import Measured, measure_memory
 from hires.memory.policies import AUTO
 from hires.ops.plain_yaml import read_plain
 from hires.ops.process_memory import fix_threshold
+from hires.own_policies import know_those_of_plan
 from hires.planning import Planner, budget_of
 from hires.recipe import Recipe, as_size, of_one_process
 from hires.settings import checked, describe
@@ -187,13 +188,15 @@ def plan_text(plan: MemoryPlan) -> str:
 
 
 def read_plan(path: Path) -> MemoryPlan:
-    """A plan from a file. Raises DataError for what is none."""
+    """A plan from a file. Raises DataError for what is none, ConfigError for policies that are not allowed."""
     try:
-        return _made(MemoryPlan, read_plain(path.read_text(encoding="utf-8")))
+        plan = _made(MemoryPlan, read_plain(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise DataError(f"memory.plan: {path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise DataError(f"memory.plan: {path}: not a plan: {' '.join(str(error).split())}") from error
+    know_those_of_plan(plan)
+    return plan
 
 
 def _made(kind: type[T], content: Any) -> T:

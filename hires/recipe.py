@@ -12,12 +12,13 @@ from hires.engine.fabric import accelerator_there
 from hires.engine.launch import processes
 from hires.engine.optimizer import OptimizerSettings, SchedulerSettings
 from hires.engine.settings import EvaluationSettings, TrainerSettings
-from hires.instantiate import allowed_on_command_line, instantiate
+from hires.instantiate import allowed_on_command_line, instantiate, plain_values
 from hires.interfaces import ConfigError, MemoryPlan
 from hires.memory.policies import AUTO
 from hires.memory.settings import MemorySettings
 from hires.models.backbone import BackboneSettings
 from hires.models.trial import Trial
+from hires.own_policies import know_those_of_settings
 from hires.settings import Bounds, Settings
 
 Count = Annotated[int, Bounds(1)]
@@ -158,6 +159,7 @@ def read_recipe(cfg: DictConfig) -> Recipe:
     if absent:
         raise ConfigError(f"{absent[0]}: the configuration lacks it; was it made by another version of hires?")
     allow = allowed_on_command_line()
+    know_those_of_settings(plain_values(cfg.memory, "memory"))
     groups: dict[str, Any] = {field.name: field.type for field in fields(Recipe) if field.name != "top"}
     parts = {group: instantiate(cfg[group], group, allow) for group in groups}
     for group, kind in groups.items():

@@ -44,3 +44,4 @@ KINDS: dict[str, Callable[[nn.Module], Iterator[Exchange]]] = {
     "full": recompute_all,
     "offload": move_away,
 }
+"""Those of this package; functions of other packages are added by their dotted names (`hires.own_policies`)."""

@@ -36,14 +36,21 @@ def units_table(units: Mapping[str, Any]) -> Table:
     """The same for a terminal."""
     policies = _policies(units)
     shown = Table("unit", "policy", box=None, pad_edge=False, caption_justify="left")
-    for head in ("parameters", "kept", *(f"{policy}\nMiB" for policy in policies)):
+    for head in ("parameters", "kept", *(f"{_brief(policy)}\nMiB" for policy in policies)):
         shown.add_column(Text(head), justify="right")
     for name, unit in units.items():
         trades = [_short_trade(unit, policy) for policy in policies]
-        shown.add_row(Text(name), Text(unit["policy"]), f"{unit['parameters']:,}", size(unit["kept"]), *trades)
+        shown.add_row(
+            Text(name), Text(_brief(unit["policy"])), f"{unit['parameters']:,}", size(unit["kept"]), *trades
+        )
     if policies:
         shown.caption = Text(_explained(policies))
     return shown
+
+
+def _brief(policy: str) -> str:
+    """A policy of a user's own without the package and the module of its function."""
+    return policy.rpartition(".")[2]
 
 
 def _policies(units: Mapping[str, Any]) -> list[str]:

@@ -141,6 +141,16 @@ def circles(root: Path) -> None:
         write(root / "circles" / f"{index}.txt", *rows)
 
 
+def layers(root: Path) -> None:
+    """Lines `IMAGE LAYERS`, and .npz files with an array for each class."""
+    for index in range(6):
+        one = scene(index)
+        save(root / "images" / f"{index}.png", one.image)
+        (root / "layers").mkdir(exist_ok=True)
+        np.savez_compressed(root / "layers" / f"{index}.npz", water=one.classes == 1, roof=one.classes == 2)
+    write(root / "list.txt", *(f"images/{index}.png layers/{index}.npz" for index in range(6)))
+
+
 def coco(root: Path) -> None:
     folders = {"train": range(6), "val": range(6, 8)}
     for split, numbers in folders.items():
@@ -262,6 +272,7 @@ SETS: dict[str, Callable[[Path], None]] = {
     "city": city,
     "coco": coco,
     "decks": decks,
+    "layers": layers,
     "leaves": leaves,
     "maps": four_values,
     "parts": two_values,

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from hires.visualize.memory import page, table
 from hires.visualize.memory_chart import Place
+from hires.visualize.memory_units import units_table
 from hires.visualize.page import document, legend
 
 MIB = 2**20
@@ -248,3 +249,10 @@ def test_the_peak_under_one_policy_for_all():
         )
     )
     assert "<td>full</td><td>66.0 MiB</td><td>50.0 %</td><td>+31 %</td>" in html
+
+
+def test_policies_of_ones_own_are_shown_in_the_terminal_by_their_functions():
+    console = Console(width=80, file=io.StringIO())
+    console.print(units_table({"stem": unit(), "head": unit(policy="mine.policies.narrow", kept=MIB)}))
+    head = next(line for line in console.file.getvalue().splitlines() if line.startswith("head"))
+    assert head.split()[:2] == ["head", "narrow"]
