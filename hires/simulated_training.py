@@ -162,18 +162,27 @@ class SimulatedTraining:
         if self.device.type == "cuda":
             return CudaWorkspace()
         with torch.random.fork_rng(devices=[]):
-            return MeasuredWorkspace(
-                [operation for size in self.small_sizes() for operation in self._measured(size)]
-            )
+            first, second = self.small_sizes()
+            task = self._small_task(first)
+            operations = self._measured(task, first)
+            if self.module.network.backbone.fixed_size:
+                task = self._small_task(second)
+            return MeasuredWorkspace([*operations, *self._measured(task, second)])
 
     def small_sizes(self) -> list[Size]:
         """Two image sizes at which a step is soon done, multiples of the model's stride."""
         return [(count * self.stride, count * self.stride) for count in SMALL]
 
-    def _measured(self, size: Size) -> list[Operation]:
-        recipe = replace(self.recipe, top=replace(self.recipe.top, image_size=size))
+    def _small_recipe(self, size: Size) -> Recipe:
+        return replace(self.recipe, top=replace(self.recipe.top, image_size=size))
+
+    def _small_task(self, size: Size) -> Any:
         with ZeroWeights():
-            task = _task(recipe, self.examples)
+            return _unchecked(self._small_recipe(size), self.examples)
+
+    def _measured(self, task: Any, size: Size) -> list[Operation]:
+        """Raises ConfigError where the network does not take images of the size."""
+        task.zero_grad(set_to_none=True)  # as in a first step
         count = min(SMALL_BATCH, self.recipe.micro_batch_size)
         samples = self.examples.samples(task, count, size)
         run = partial(
@@ -181,12 +190,16 @@ class SimulatedTraining:
             task,
             samples,
             micro_batch_size=count,
-            place=Place(self.device, recipe.trainer.channels_last),
+            place=Place(self.device, self.recipe.trainer.channels_last),
             autocast=self._autocast(),
         )
-        if size == self.small_sizes()[0]:
-            run()  # what is done once, the first time
-        return measure(run)
+        try:
+            if size == self.small_sizes()[0]:
+                run()  # what is done once, the first time
+            return measure(run)
+        except (RuntimeError, ValueError, AssertionError, TypeError):
+            _check(task, self._small_recipe(size))  # which tells why, but takes longer than the run
+            raise
 
 
 @dataclass(frozen=True)
@@ -231,6 +244,17 @@ def allocator_settings() -> AllocatorSettings:
 
 
 def _task(recipe: Recipe, examples: Examples) -> Any:
+    """Raises ConfigError where the network does not take images of the recipe's sizes."""
+    task = _unchecked(recipe, examples)
+    _check(task, recipe)
+    return task
+
+
+def _check(task: Any, recipe: Recipe) -> None:
+    task.network.check(recipe.trials(training=True))
+
+
+def _unchecked(recipe: Recipe, examples: Examples) -> Any:
     task = make_task(
         recipe,
         examples.classes,
@@ -238,7 +262,6 @@ def _task(recipe: Recipe, examples: Examples) -> Any:
         load_pretrained=False,
         normalization=examples.normalization(recipe),
     ).train()
-    task.network.check(recipe.trials(training=True))
     return task.to(memory_format=torch.channels_last) if recipe.trainer.channels_last else task
 
 

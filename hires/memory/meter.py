@@ -91,6 +91,10 @@ class Recorder(LivePeak):
         if workspace and workspace.fixed:
             self.timeline.add(workspace.fixed, self.place, WORKSPACE)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # simulations are never compiled: no wrapper around each operation
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.place.phase == "backward" and torch.is_grad_enabled():
@@ -110,7 +114,9 @@ class Recorder(LivePeak):
     def _recorded(self, function: Any, args: Any, kwargs: Any) -> Any:
         timeline, place = self.timeline, self.place
         timeline.arrive(place)
-        result = super().__torch_dispatch__(function, (), args, kwargs)
+        result = function(*args, **kwargs)
+        for tensor in leaves(result, Tensor):
+            self.count(tensor)
         done = work(function, args, kwargs, result, self._device)
         timeline.work[place] = timeline.work.get(place, 0.0) + done
         extra = self._workspace(function, args, result) if self._workspace else 0

@@ -7,6 +7,7 @@ import copy
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from inspect import Parameter, signature
 from typing import Any
 from unittest.mock import patch
@@ -53,11 +54,42 @@ def simulate(
     return simulation.profile(lambda: step(simulation.module, made), optimizer=made, workspace=workspace)
 
 
+_COMPARISONS = (torch.ops.aten.eq.Scalar, torch.ops.aten.ne.Scalar)
+
+
 class _Mode(FakeTensorMode):
     """Copies of its tensors are tensors of the same mode; types are those of kernels."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._compared: dict[Any, tuple[int, ...]] = {}  # strides of results, by what decides about them
+
+    @cached_property
+    def avoid_device_init(self) -> bool:
+        """Whether no device is there; torch asks for each operation anew, and looks for a driver each time."""
+        return bool(FakeTensorMode.avoid_device_init.fget(self))  # type: ignore[attr-defined]
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing here is compiled: no wrapper around each operation
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _COMPARISONS:
+            return self._comparison(func, args)
         return as_kernels(func, args, super().__torch_dispatch__(func, types, args, kwargs))
+
+    def _comparison(self, func: Any, args: Any) -> Any:
+        """Of a tensor with a number. Torch's own cache tells where in a storage the tensor begins: each chunk of a
+        loss would be new to it, once a class."""
+        tensor = args[0]
+        key = func, tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+        if key not in self._compared:
+            result: Any = super().__torch_dispatch__(func, (), args)
+            self._compared[key] = result.stride()
+            return result
+        like = {"dtype": torch.bool, "device": tensor.device}
+        given = list(tensor.shape), list(self._compared[key])
+        return super().__torch_dispatch__(torch.ops.aten.empty_strided.default, (), given, like)
 
     def __deepcopy__(self, memo: Any) -> "_Mode":
         return self

@@ -8,6 +8,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -76,6 +77,10 @@ class Values(TorchDispatchMode):
         self._touching: dict[Any, list[_Noted]] = defaultdict(list)  # by memory
         self._count = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing here is compiled: no wrapper around each operation
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not all(isinstance(tensor, FakeTensor) for tensor in leaves((args, kwargs), Tensor)):
@@ -123,11 +128,9 @@ class Values(TorchDispatchMode):
         return fake
 
     def _forget_written(self, function: Any, args: Any, kwargs: Any) -> None:
-        for index, described in enumerate(function._schema.arguments):
-            if described.is_write:
-                written = args[index] if index < len(args) else kwargs.get(described.name)
-                for tensor in _tensors(written):
-                    self._forget(tensor)
+        for index, name in _written(function):
+            for tensor in _tensors(args[index] if index < len(args) else kwargs.get(name)):
+                self._forget(tensor)
 
     def _forget(self, tensor: Tensor) -> None:
         """The numbers of a tensor, and of what lies in the same memory."""
@@ -269,6 +272,12 @@ _ALL: dict[str, Callable[..., Any]] = {
 
 
 _BOUNDED = ("index", "masked_select", "bincount")  # whose results are no larger than what they are given
+
+
+@cache
+def _written(function: Any) -> list[tuple[int, str]]:
+    """Positions and names of the arguments that an operation changes."""
+    return [(index, each.name) for index, each in enumerate(function._schema.arguments) if each.is_write]
 
 
 def _invented(shape: Any, dtype: torch.dtype) -> Tensor:

@@ -15,7 +15,7 @@ from hires.engine.step import train_step
 from hires.memory import offload, simulate_backward
 from hires.memory.checkpointing import apply_policies
 from hires.memory.events import allocator_peak
-from hires.memory.simulate import simulate
+from hires.memory.simulate import Simulation, simulate
 from hires.memory.simulate_offload import SimulatedOffload
 from hires.memory.timeline import PARAMETERS
 from hires.memory.units import Unit, find_units
@@ -251,3 +251,23 @@ def test_gradients_are_added_in_place(layout, monkeypatch):
     monkeypatch.setattr(simulate_backward, "_is_only", lambda tensor: False)
     more = simulate(pointwise_step, net).timeline.peak(without=[PARAMETERS])[0] - peak
     assert more == pytest.approx(2 * WIDTH * 32 * 32 * 4, abs=256)
+
+
+def test_results_of_comparisons_lie_as_they_really_do() -> None:
+    simulation = Simulation(nn.Linear(1, 1))
+    parts: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: x,
+        lambda x: x.narrow(1, 1, 2),
+        lambda x: x.narrow(1, 2, 2),
+        lambda x: x.transpose(0, 2),
+        lambda x: x[:, :, ::2],
+        lambda x: x[:1].expand(3, -1, -1),
+    ]
+    for part in parts:
+        for number in (3, 2.5):
+            real = part(torch.zeros(2, 4, 6, dtype=torch.uint8)) == number
+            with simulation.active():
+                fake = part(torch.zeros(2, 4, 6, dtype=torch.uint8)) == number
+                storage = fake.untyped_storage().nbytes()
+            assert (fake.shape, fake.stride(), fake.dtype) == (real.shape, real.stride(), real.dtype)
+            assert (fake.storage_offset(), storage) == (0, real.untyped_storage().nbytes())
