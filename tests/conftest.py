@@ -3,7 +3,10 @@
 import gc
 import logging
 import os
+import pickle
+import shutil
 import signal
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -44,6 +47,27 @@ def _ended_by_signals():
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory):
     os.environ["HIRES_CACHE"] = str(tmp_path_factory.getbasetemp() / "cache")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _parsed_once():
+    """Commands that begin anew read the same files of options; OmegaConf parses each text once."""
+    from omegaconf import OmegaConf
+
+    original, parsed = OmegaConf.load, {}
+
+    def load(file):
+        if not hasattr(file, "seek"):
+            return original(file)
+        begin, text = file.tell(), file.read()
+        if text not in parsed:
+            file.seek(begin)
+            parsed[text] = pickle.dumps(original(file))
+        return pickle.loads(parsed[text])
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(OmegaConf, "load", staticmethod(load))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +157,26 @@ def hires(monkeypatch, capfd):
         capfd.readouterr()
         code = main()
         return code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def _kept(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture
+def copied(_kept):
+    """copied(run_dir, make): a run that the first test of a module makes there; the others get a copy of it."""
+
+    def run(run_dir: Path, make: Callable[[], object]) -> Path:
+        if (_kept / run_dir.name).exists():
+            shutil.copytree(_kept / run_dir.name, run_dir)
+        else:
+            make()
+            shutil.copytree(run_dir, _kept / run_dir.name)
+        return run_dir
 
     return run
 

@@ -9,16 +9,22 @@ import pytest
 
 from tests.command_lines import Calls, Hires, wrong
 
+TARGETS = ("os.system", "hires.cli.job.os.system", "builtins.eval", "torch.hub.load")
+PLACES = (
+    "augmentation.transforms=[{{_target_: {0}, _args_: ['touch {1}']}}]",
+    "augmentation.transforms.0._target_={0}",
+    "++trainer._target_={0}",
+    "+logger.mine={{_target_: {0}, _args_: ['touch {1}']}}",
+    "++optimizer.arguments.x=[[{{_target_: {0}, _args_: ['touch {1}']}}]]",
+)
 
-@pytest.mark.parametrize("target", ["os.system", "hires.cli.job.os.system", "builtins.eval", "torch.hub.load"])
+
 @pytest.mark.parametrize(
-    "override",
+    ("override", "target"),
     [
-        "augmentation.transforms=[{{_target_: {0}, _args_: ['touch {1}']}}]",
-        "augmentation.transforms.0._target_={0}",
-        "++trainer._target_={0}",
-        "+logger.mine={{_target_: {0}, _args_: ['touch {1}']}}",
-        "++optimizer.arguments.x=[[{{_target_: {0}, _args_: ['touch {1}']}}]]",
+        pytest.param(place, target, marks=[] if (at - turn) % len(TARGETS) == 0 else pytest.mark.slow)
+        for at, place in enumerate(PLACES)
+        for turn, target in enumerate(TARGETS)
     ],
 )
 def test_targets_from_anywhere_are_refused(target: str, override: str, hires: Hires, tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def test_smaller_micro_batches_in_all_when_one_runs_out():
     in_processes(2, check)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the data of a process")
 def test_memory_that_really_runs_out_in_one_process():
     """A step takes about 150 MiB, with 80 left in one of them: the losses are the same to the bit."""

@@ -18,8 +18,16 @@ def undisturbed():
     return Run(plan()).train(40).state()
 
 
-@pytest.mark.parametrize("error", [CUDA, CPU], ids=["cuda", "cpu"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        pytest.param(
+            place, error, id=f"{place}-{name}", marks=[] if PLACES.index(place) % 2 == turn else pytest.mark.slow
+        )
+        for place in PLACES
+        for turn, (name, error) in enumerate({"cuda": CUDA, "cpu": CPU}.items())
+    ],
+)
 def test_other_policies_end_in_the_same_bits(place, error, undisturbed):
     run = Run(plan(2, *RUNGS))
     run.troubles = {(place, 1): error, (place, 37): error}

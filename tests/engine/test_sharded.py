@@ -94,14 +94,17 @@ def test_two_processes_do_what_one_does_and_keep_half_each():
     in_processes(2, check)
 
 
-def test_policies_give_the_same_bits():
+@pytest.mark.parametrize(
+    "others", [("selective", "full@stage"), pytest.param(("full", "full@2"), marks=pytest.mark.slow)], ids=" ".join
+)
+def test_policies_give_the_same_bits(others):
     """With BatchNorm and dropout; a round for nothing moves no statistics."""
 
     def check(group):
         samples = make_samples(make_task("batch", 0.0), 64)[:5]
         with group.joined() as ranks:
             states = []
-            for policy in ("none", "selective", "full", "full@stage", "full@2"):
+            for policy in ("none", *others):
                 task = make_task("batch", 0.3)
                 apply_policies(task, find_units(task, task.stages()), policy)
                 how = {"precision": "bf16-mixed", "micro": 2, "policies": policy}

@@ -15,8 +15,15 @@ def train(hires, shapes_overrides):
     return training(hires, shapes_overrides)
 
 
-def test_precision_that_the_checkpoint_does_not_fit(train, hires, tmp_path):
-    run_dir = train(tmp_path / "run", "trainer.max_steps=1")
+@pytest.fixture
+def one_step(train, copied, tmp_path):
+    """A run of one step."""
+    run_dir = tmp_path / "run"
+    return copied(run_dir, lambda: train(run_dir, "trainer.max_steps=1"))
+
+
+def test_precision_that_the_checkpoint_does_not_fit(one_step, hires):
+    run_dir = one_step
     code, _, error = hires("train", f"resume={run_dir}", "trainer.max_steps=2", "trainer.precision=16-mixed")
     assert code == 1
     assert "its precision does not fit this configuration" in error
@@ -43,9 +50,9 @@ def test_broken_checkpoint_is_told_and_the_one_before_taken(train, hires, tmp_pa
     assert [line["kind"] for line in before] == ["train"] * 3 + ["evaluate"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])
-def test_broken_checkpoints_are_refused_in_one_line(train, hires, tmp_path, damage):
-    run_dir = train(tmp_path / "run", "trainer.max_steps=1")
+@pytest.mark.parametrize("damage", [b"", pytest.param(b"not a checkpoint", marks=pytest.mark.slow), None])
+def test_broken_checkpoints_are_refused_in_one_line(one_step, hires, tmp_path, damage):
+    run_dir = one_step
     paths = [run_dir / "checkpoints" / f"{name}.pt" for name in ("last", "last.previous", "best")]
     for path in paths:
         path.write_bytes(path.read_bytes()[:2000] if damage is None else damage)
@@ -110,8 +117,8 @@ def crafted_config(run_dir: Path, kind: str, folder: Path) -> DictConfig:
     return cfg
 
 
-def test_config_of_a_stranger_runs_nothing(train, hires, tmp_path):
-    run_dir, broken_in = train(tmp_path / "run", "trainer.max_steps=1"), tmp_path / "broken_in"
+def test_config_of_a_stranger_runs_nothing(one_step, hires, tmp_path):
+    run_dir, broken_in = one_step, tmp_path / "broken_in"
     for kind in [kind for kind in CRAFTED if kind not in NOT_READ]:
         with pytest.raises(ConfigError, match=f"^{CRAFTED[kind][0]}.*is not allowed"):
             read_recipe(crafted_config(run_dir, kind, broken_in))
@@ -132,8 +139,8 @@ def test_config_of_a_stranger_runs_nothing(train, hires, tmp_path):
     assert not broken_in.exists()
 
 
-def test_config_with_python_in_it_is_refused(train, hires, tmp_path):
-    run_dir = train(tmp_path / "run", "trainer.max_steps=1")
+def test_config_with_python_in_it_is_refused(one_step, hires, tmp_path):
+    run_dir = one_step
     with open(run_dir / "config.yaml", "a") as file:
         file.write(f"extra: !!python/object/apply:os.mkdir ['{tmp_path / 'broken_in'}']\n")
     for command in (("train", f"resume={run_dir}"), ("evaluate", f"run={run_dir}")):

@@ -77,6 +77,12 @@ def run(hires, overrides, tmp_path):
     return train
 
 
+@pytest.fixture
+def trained(run, copied, tmp_path) -> Path:
+    """A run of four steps."""
+    return copied(tmp_path / "run", run)
+
+
 def metrics(folder: Path) -> dict[str, float]:
     return json.loads((folder / "result.json").read_text())["metrics"]
 
@@ -104,8 +110,8 @@ def test_training_learns_and_evaluation_repeats_it(run, hires):
     ],
     ids=["resize", "windows", "fusion", "limits"],
 )
-def test_evaluate_with_other_settings(run, hires, more):
-    run_dir = run()
+def test_evaluate_with_other_settings(trained, hires, more):
+    run_dir = trained
     code, _, error = hires("evaluate", f"run={run_dir}", *more)
     assert code == 0, error
     result = json.loads((run_dir / "evaluate" / "val-best" / "result.json").read_text())
@@ -262,8 +268,8 @@ def test_a_detector_on_masks_is_refused(hires, shapes_overrides):
     assert error.count("\n") == 1
 
 
-def test_a_size_that_the_views_do_not_have_is_refused(run, hires):
-    run_dir = run()
+def test_a_size_that_the_views_do_not_have_is_refused(trained, hires):
+    run_dir = trained
     code, _, error = hires("evaluate", f"run={run_dir}", "evaluation.fit=resize", "evaluation.window=96")
     assert code == 2, error
     assert "evaluation.window: got 96, allowed: null with evaluation.fit=resize" in error
@@ -272,11 +278,10 @@ def test_a_size_that_the_views_do_not_have_is_refused(run, hires):
     assert "evaluation.image_size: got 96" in error
 
 
-def test_weights_of_other_levels_bring_no_anchors(run, hires, overrides, tmp_path):
+def test_weights_of_other_levels_bring_no_anchors(trained, hires, overrides, tmp_path):
     """Points of FCOS follow from its own levels, whatever run its weights come from."""
-    first = run()
     given = [o for o in overrides if not o.startswith(("run_dir=", "model.neck.levels"))]
-    more = ["model.neck.levels=[3,4]", f"init_from={first}", f"run_dir={tmp_path / 'second'}"]
+    more = ["model.neck.levels=[3,4]", f"init_from={trained}", f"run_dir={tmp_path / 'second'}"]
     code, _, error = hires("train", *given, *more)
     assert code == 0, error
     state = torch.load(tmp_path / "second" / "checkpoints" / "last.pt", weights_only=True)["task"]

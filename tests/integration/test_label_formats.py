@@ -119,7 +119,7 @@ def overrides(scenes: Path, run: Path, name: str, options: list[str]) -> list[st
     ]
 
 
-QUICK = ("csv", "instance_masks", "mask_parts", "geojson_masks")
+QUICK = ("csv", "mask_parts", "geojson_masks")
 
 
 @pytest.mark.parametrize(

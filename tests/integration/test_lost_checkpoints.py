@@ -24,10 +24,12 @@ def train(hires, shapes_overrides, tmp_path):
 
 
 @pytest.fixture
-def run_dir(train):
-    code, _, error = train()
-    assert code == 0, error
-    return train.dir
+def run_dir(train, copied):
+    def make():
+        code, _, error = train()
+        assert code == 0, error
+
+    return copied(train.dir, make)
 
 
 def refused(answer, code=1):

@@ -98,7 +98,7 @@ def test_a_resumed_run_takes_the_statistics_that_it_has(train, hires):
         ("data.bands=[3,2,1]",),
         ("data.bands=[5]", "backbone.in_channels=1", "data.normalize=mean_std"),
         ("data.bands=[1,2,3]", "data.normalize=window", "data.level=2000", "data.width=3000"),
-        (*ALL, "data.normalize=minmax"),
+        pytest.param((*ALL, "data.normalize=minmax"), marks=pytest.mark.slow),
         (*ALL, "data.normalize=dtype", "data.fit=resize", "evaluation.fit=resize"),
     ],
 )

@@ -35,7 +35,7 @@ def test_a_training_under_policies_ends_in_the_same_bits(weights, tmp_path):
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        ("none", "memory.activation_checkpointing={stage1: full, loss: full}"),
+        pytest.param("none", "memory.activation_checkpointing={stage1: full, loss: full}", marks=pytest.mark.slow),
         ("{stage1: full}", "++memory.activation_checkpointing.stage2=full"),
         pytest.param(
             "{stage1: full, stem: selective}", "memory.activation_checkpointing=full", marks=pytest.mark.slow

@@ -97,7 +97,9 @@ def test_the_cheapest_policies_within_a_budget(profile):
     assert "memory.activation_checkpointing=" in found["override"]
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
+@pytest.mark.parametrize(
+    "precision", ["16-mixed", *(pytest.param(p, marks=pytest.mark.slow) for p in ("32-true", "bf16-mixed"))]
+)
 def test_cuda_needs_no_gpu(profile, precision):
     outcome = profile("memory.device=cuda", f"trainer.precision={precision}", "trainer.ema_decay=0.9")
     assert outcome["device"] == "cuda"

@@ -107,10 +107,12 @@ def losses(run_dir: Path) -> list[float]:
 
 
 @pytest.fixture
-def plain(train, tmp_path):
-    code, error = train("plain")
-    assert code == 0, error
-    return tmp_path / "plain"
+def plain(train, copied, tmp_path):
+    def make():
+        code, error = train("plain")
+        assert code == 0, error
+
+    return copied(tmp_path / "plain", make)
 
 
 def test_a_training_goes_on_to_the_same_bits(train, plain, rungs, short, tmp_path):
@@ -159,7 +161,7 @@ def interrupted(self):
     return {"mIoU": 0.0}
 
 
-def test_a_checkpoint_without_a_plan_is_resumed(train, plain, hires, tmp_path):
+def test_a_checkpoint_without_a_plan_is_resumed(train, hires, tmp_path):
     code, error = train("old", "trainer.max_steps=3", "scheduler=constant")
     assert code == 0, error
     path = tmp_path / "old" / "checkpoints" / "last.pt"
@@ -205,6 +207,7 @@ print(run.sizes)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the data of a process")
 def test_memory_that_really_runs_out():
     """A step takes about 235 MiB, with 165 left: the losses are the same to the bit."""

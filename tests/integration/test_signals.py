@@ -11,16 +11,13 @@ import threading
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from hires.engine.checkpointer import Checkpointer
 from hires.engine.stopping import SIGNALS, Stopping
 from hires.engine.trainer import Trainer
 from tests.forks import command
-from tests.processes import in_processes
 
 SECONDS, STEPS = 300, 6
-VALIDATION = "data.splits={val: 'images/[345].png'}"
 TIMES = ("time", "seconds_per_step", "images_per_second")
 
 
@@ -110,7 +107,13 @@ def slurm(tmp_path, monkeypatch):
     return told
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+QUICK = (signal.SIGTERM, signal.SIGUSR1)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(each, id=each.name, marks=[] if each in QUICK else pytest.mark.slow) for each in SIGNALS],
+)
 def test_a_signal_saves_and_ends(train, whole, slurm, tmp_path, monkeypatch, number):
     """To the whole group, as a terminal and a job scheduler do; workers leave it to the trainer."""
     run_dir = tmp_path / "run"
@@ -259,30 +262,6 @@ def test_a_job_that_slurm_starts_again_goes_on_with_its_own_run(train, tmp_path,
     assert sorted(runs) == ["1", "2"]
     assert state(runs["1"])[".progress.step"] == STEPS
     assert state(runs["2"])[".progress.step"] == 1
-
-
-@pytest.mark.skipif(not dist.is_gloo_available(), reason="gloo is not available")
-def test_one_of_two_processes_ends_the_evaluation_of_both(shapes_overrides, tmp_path):
-    """The other one does not come to the end of its share, and looks until it is told."""
-    looked = Stopping.look
-
-    def look_of_the_second(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        looked(self)
-
-    def look_of_the_first(self):
-        while True:
-            looked(self)
-
-    def check(group):
-        Stopping.look = look_of_the_second if group.rank else look_of_the_first
-        answer = group.hires("train", *shapes_overrides, "trainer.devices=2", "evaluation.every=2", VALIDATION)
-        assert answer.code == 143, answer
-        assert ("SIGTERM: stopped after step 2" in answer.output) == (group.rank == 0)
-
-    in_processes(2, check)
-    assert state(tmp_path / "run")[".progress.step"] == 2
-    assert state(tmp_path / "run")[".progress.evaluated_step"] == 0
 
 
 @pytest.mark.slow

@@ -181,26 +181,35 @@ def test_a_micro_batch_cannot_exceed_the_batch(hires, shapes_overrides):
     assert "micro_batch_size: got 5, allowed: at most batch_size, 4" in error
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("image_size=100", "image_size: got [100, 100], allowed: multiples of 32, for example [96, 96]"),
-        ("evaluation.window=[64,90]", "evaluation.window: got [64, 90]"),
-        ("evaluation.metric=mIou", "evaluation.metric: got mIou; did you mean mIoU? allowed: mIoU, accuracy"),
-        ("model.num_classes=7", "model.num_classes: got 7, but the data has 3"),
-        (
-            "evaluation.every=2epochs",
-            "evaluation.every: got '2epochs', allowed: steps (500), epochs (1ep), or null",
-        ),
-        ("backbone.in_channels=4", "backbone.in_channels: got 4, but data.channels is 3"),
-        ("task.loss.class_weights=[1,2]", "task.loss.class_weights: 2 weights for 3 classes"),
-        ("backbone.name=resnet81", "backbone.name: timm has no model 'resnet81'; did you mean"),
-    ],
-)
+MISTAKES = [
+    ("image_size=100", "image_size: got [100, 100], allowed: multiples of 32, for example [96, 96]"),
+    ("evaluation.window=[64,90]", "evaluation.window: got [64, 90]"),
+    ("evaluation.metric=mIou", "evaluation.metric: got mIou; did you mean mIoU? allowed: mIoU, accuracy"),
+    ("model.num_classes=7", "model.num_classes: got 7, but the data has 3"),
+    (
+        "evaluation.every=2epochs",
+        "evaluation.every: got '2epochs', allowed: steps (500), epochs (1ep), or null",
+    ),
+    ("backbone.in_channels=4", "backbone.in_channels: got 4, but data.channels is 3"),
+    ("task.loss.class_weights=[1,2]", "task.loss.class_weights: 2 weights for 3 classes"),
+    ("backbone.name=resnet81", "backbone.name: timm has no model 'resnet81'; did you mean"),
+]
+
+
+@pytest.mark.parametrize(("override", "message"), MISTAKES)
 def test_mistakes_are_told_before_there_is_a_run(hires, shapes_overrides, tmp_path, override, message):
     code, _, error = hires("train", *shapes_overrides, override)
     assert code == 2
     assert message in error
     assert not (tmp_path / "run" / "config.yaml").exists()
-    code, _, error = hires("train", *shapes_overrides)  # the same run_dir, put right
+
+
+@pytest.mark.parametrize(
+    "override",
+    [pytest.param(each, marks=[] if each == MISTAKES[2][0] else pytest.mark.slow) for each, _ in MISTAKES],
+)
+def test_a_run_that_was_refused_may_begin_again(hires, shapes_overrides, override):
+    """In the same run_dir, put right."""
+    assert hires("train", *shapes_overrides, override)[0] == 2
+    code, _, error = hires("train", *shapes_overrides)
     assert code == 0, error

@@ -16,7 +16,7 @@ def _fresh():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("policy", ["full", "full@2", "selective"])
+@pytest.mark.parametrize("policy", ["full", pytest.param("full@2", marks=pytest.mark.slow), "selective"])
 def test_compiled_policies_change_nothing(policy):
     torch.manual_seed(0)
     network = Trunk(batch_norm(0.1))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 
 import pytest
 import timm.optim
@@ -54,22 +55,42 @@ def assert_task_is_exact(name, policy, autocast=None):
 
 
 @pytest.mark.usefixtures("out_of_place")
-@pytest.mark.parametrize("policy", ["none", "full"])
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        pytest.param(name, policy, marks=[] if policy == quick else pytest.mark.slow)
+        for name, quick in zip(TASKS, cycle(("none", "full")), strict=False)
+        for policy in ("none", "full")
+    ],
+)
 def test_tasks(name, policy):
     assert_task_is_exact(name, policy)
 
 
 @pytest.mark.usefixtures("out_of_place")
-@pytest.mark.parametrize("policy", ["selective", "full@2"])
-@pytest.mark.parametrize("name", ["fpn", "fcos"])
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("fpn", "selective"),
+        ("fcos", "full@2"),
+        pytest.param("fpn", "full@2", marks=pytest.mark.slow),
+        pytest.param("fcos", "selective", marks=pytest.mark.slow),
+    ],
+)
 def test_other_policies(name, policy):
     assert_task_is_exact(name, policy)
 
 
 @pytest.mark.usefixtures("out_of_place")
-@pytest.mark.parametrize("policy", ["none", "full"])
-@pytest.mark.parametrize("name", ["fpn", "fcos"])
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("fpn", "full"),
+        ("fcos", "none"),
+        pytest.param("fpn", "none", marks=pytest.mark.slow),
+        pytest.param("fcos", "full", marks=pytest.mark.slow),
+    ],
+)
 def test_tasks_in_bfloat16(name, policy):
     assert_task_is_exact(name, policy, bfloat16)
 

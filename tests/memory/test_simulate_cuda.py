@@ -84,7 +84,12 @@ def task_profile(name, precision, policy):
 
 
 @pytest.mark.parametrize(
-    ("name", "precision"), [*(("fpn", precision) for precision in PRECISIONS), ("retinanet", "float16")]
+    ("name", "precision"),
+    [
+        ("fpn", "float32"),
+        ("retinanet", "float16"),
+        *(pytest.param("fpn", other, marks=pytest.mark.slow) for other in ("bfloat16", "float16")),
+    ],
 )
 def test_tasks(name, precision):
     found = {policy: task_profile(name, PRECISIONS[precision], policy) for policy in POLICIES}

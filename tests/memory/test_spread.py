@@ -78,7 +78,17 @@ def expected(name):
     return train(network(name), inputs=images)
 
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+PARTS = ("selective", "full@2", "full@stage")
+"""Which the mixed policy has, too."""
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(policy, id=name, marks=pytest.mark.slow if name in PARTS else [])
+        for name, policy in POLICIES.items()
+    ],
+)
 @pytest.mark.parametrize("name", BACKBONES)
 def test_same_bits(name, policy):
     assert_same(expected(name), train(network(name), policy, inputs=images))
