@@ -22,6 +22,7 @@ from hires.settings import Bounds, Settings
 
 Count = Annotated[int, Bounds(1)]
 Size = tuple[int, int]
+USUAL_SIDE = 512  # pixels of a square, where none is given and none is searched for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,11 @@ class Recipe:
         """Whether anything is to be found that decides about memory."""
         said = (self.top.image_size, self.top.micro_batch_size, self.memory.activation_checkpointing)
         return self.memory.maximize is not None or AUTO in said
+
+    @property
+    def may_go_unplanned(self) -> bool:
+        """Whether a plan is searched for by `auto` alone: no goal and no budget was said, as by default."""
+        return self.memory.maximize is None and self.memory.budget in (None, AUTO)
 
     @property
     def described_share(self) -> str:
