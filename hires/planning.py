@@ -133,7 +133,15 @@ class Planner:
             evaluation=evaluation,
             rungs=rungs_of(plan, share, self._thriftiest(plan), self.least),
             reasons=(
-                *why(found, measured, self.search.tried, self.shapes, self.budget, plan.margin or 0, self._grown(found)),
+                *why(
+                    found,
+                    measured,
+                    self.search.tried,
+                    self.shapes,
+                    self.budget,
+                    plan.margin or 0,
+                    self._grown(found),
+                ),
                 *self._about(evaluation, plan.image_size),
             ),
         )

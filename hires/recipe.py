@@ -63,6 +63,12 @@ class Recipe:
         return as_size(size)
 
     @property
+    def usual_size(self) -> Size:
+        """The image size that is given, or a usual one where it is to be found, pixels."""
+        size = self.top.image_size
+        return (USUAL_SIDE, USUAL_SIDE) if isinstance(size, str) else as_size(size)
+
+    @property
     def processes(self) -> int:
         """Processes that train together, each on a device of its own."""
         return processes(self.trainer)

@@ -53,7 +53,11 @@ def _found_by_plan(cfg: DictConfig) -> tuple[str, ...]:
         return ()
     scaled = ("batch_size",) if memory.scale_batch_size else ()
     # by default all is `auto`: what is said of evaluations is to count then
-    lowered = () if memory.maximize is None and memory.plan is None and memory.budget in (None, "auto") else ("evaluation.batch_size",)
+    lowered = (
+        ()
+        if memory.maximize is None and memory.plan is None and memory.budget in (None, "auto")
+        else ("evaluation.batch_size",)
+    )
     return (*found, *scaled, *lowered, "memory.maximize", "memory.plan")
 
 
