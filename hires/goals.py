@@ -51,7 +51,7 @@ def at_size(recipe: Recipe, least: int, size: Size) -> list[Shape]:
 
 
 def _within_cap(recipe: Recipe, goal: str | None, stride: int, largest: Size) -> Size:
-    """What images are to be no larger than: the largest one, and `memory.max_image_size` unless a goal was said."""
+    """The largest image to look for: that of the data, up to `memory.max_image_size` unless a goal was said."""
     most = recipe.memory.max_image_size
     if most is None or goal not in (LARGEST, LARGEST_THEN_FASTEST):
         return largest

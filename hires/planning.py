@@ -224,7 +224,7 @@ class Planner:
         return found
 
     def _largest_then_fastest(self, room: int) -> Found | None:
-        """First the most that there is to ask for is tried: all of the batch at the largest size, nothing again."""
+        """First the most that can be asked for is simulated: the whole batch at the largest size, all kept."""
         last, share = self.shapes[-1], self.recipe.share
         most = self.search.keeping_all(Shape(share, last.height, last.width))
         if most is not None and most.reserved <= room:

@@ -48,8 +48,8 @@ def go_on_without(cfg: DictConfig, why: str) -> DictConfig:
     """The configuration of a training for which no plan can be found, and a line that says so."""
     cfg = settled(cfg)
     log.warning(
-        "No plan is searched for (%s): training with image_size=%s, micro_batch_size=%s and policies %s; units are "
-        "recomputed and micro-batches split only when memory runs out",
+        "No plan is searched for (%s): training with image_size=%s, micro_batch_size=%s and policies %s; units "
+        "are recomputed and micro-batches split only when memory runs out",
         why,
         cfg.image_size,
         "null (the whole batch)" if cfg.micro_batch_size is None else cfg.micro_batch_size,

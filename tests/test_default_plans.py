@@ -1,4 +1,4 @@
-"""What is planned where nothing is said: image size, micro-batch and policies, and what there is without a plan."""
+"""What is planned where nothing is said: image size, micro-batch, policies; and trainings without a plan."""
 
 from contextlib import suppress
 from dataclasses import replace

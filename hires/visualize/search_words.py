@@ -11,7 +11,7 @@ _GOALS = {
     "resolution": "The goal is the largest image, with micro-batches as small as they may be.",
     "throughput": "The goal is to train on the most pixels in a time, by estimates.",
     "largest": "The goal is the largest image, with the micro-batch that was given.",
-    "largest_then_fastest": "The goal is the largest image, and at its size the most pixels in a time, by estimates.",
+    "largest_then_fastest": "The goal is the largest image, and at its size most pixels in a time, by estimates.",
 }
 _POLICIES_ALONE = "Micro-batch and image size were given; the goal is to compute as little as possible again."
 
