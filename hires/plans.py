@@ -198,7 +198,7 @@ def _tried(
 
 
 def as_a_training_would(cfg: DictConfig) -> DictConfig:
-    """A configuration of `hires autobatch` without its own goal where that lacks an image size, unless it was said."""
+    """`hires autobatch` without its own goal where that lacks an image size, unless it was said."""
     said = {override.partition("=")[0].lstrip("+") for override in hydra_job.overrides()}
     if cfg.image_size == AUTO and cfg.memory.maximize == "batch" and "memory.maximize" not in said:
         cfg = cfg.copy()
