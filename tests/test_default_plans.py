@@ -73,7 +73,7 @@ def test_with_room_for_all_it_is_1024_pixels_and_the_whole_batch_and_takes_one_s
     assert set(plan.policies.values()) == {"none"}
     assert len(found.search.tried) == 1
     assert plan.rungs[0].policies == dict.fromkeys(plan.policies, "full")
-    assert plan.reasons[1] == "Nothing larger is asked for."
+    assert plan.reasons[1] == "No larger image is asked for."
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -26,7 +26,8 @@ def why(
     yield f"{in_words(found.shape).capitalize()} {takes} of {size(budget)}{again} (estimated)."
     larger = [shape for shape in shapes if shape.pixels > (beyond or found.shape).pixels]
     if not larger:
-        yield "Nothing larger is asked for." if len(shapes) > 1 else "Its shape was given."
+        what = "Nothing larger" if beyond in (None, found.shape) else "No larger image"
+        yield f"{what} is asked for." if len(shapes) > 1 else "Its shape was given."
         return
     over = [each for each in tried if each.shape == larger[0]]
     if over:
