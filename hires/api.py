@@ -98,8 +98,9 @@ def plan(*overrides: str) -> MemoryPlan:
     A search on this machine's own device runs its answer in a process of its own.
     """
     with _composed("autobatch", overrides) as cfg:
-        recipe = import_module("hires.recipe").read_recipe(cfg)
-        found: MemoryPlan = import_module("hires.plans").find_plan(cfg, recipe)[0]
+        plans = import_module("hires.plans")
+        cfg = plans.as_a_training_would(cfg)
+        found: MemoryPlan = plans.find_plan(cfg, import_module("hires.recipe").read_recipe(cfg))[0]
     return found
 
 

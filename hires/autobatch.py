@@ -13,7 +13,7 @@ from hires.engine.files import write_json, write_text
 from hires.interfaces import MemoryPlan
 from hires.memory.search import Found
 from hires.planning import Planner
-from hires.plans import PLAN, find_plan, plan_text
+from hires.plans import PLAN, as_a_training_would, find_plan, plan_text
 from hires.recipe import read_recipe
 from hires.sharding import check_sharding
 from hires.visualize.search import page, table
@@ -27,8 +27,9 @@ def autobatch(cfg: DictConfig) -> dict[str, Any]:
     """Finds the plan; returns what it writes to search.json. Needs no data if model.num_classes is set."""
     console = Terminal()
     log_to(console, None)
+    check_sharding(read_recipe(cfg))
+    cfg = as_a_training_would(cfg)
     recipe = read_recipe(cfg)
-    check_sharding(recipe)
     runs.check_run_dir(cfg.run_dir)
     plan, planner, notes = find_plan(cfg, recipe)
     run_dir = runs.new_run_dir(cfg.run_dir, "autobatch")  # only now: whatever was wrong has been said

@@ -29,7 +29,6 @@ from hires.interfaces import CommonError, ConfigError, ImageSource, Interrupted,
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
 from hires.observed import Observed, noted
-from hires.planning import budget_of
 from hires.plans import enforced, planned, searches
 from hires.preparation import Prepared, Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
@@ -39,6 +38,7 @@ from hires.run_classes import save_classes
 from hires.run_statistics import save_normalization
 from hires.sharding import check_sharding, shard_learner
 from hires.trained import kept_normalization, open_run
+from hires.unplanned import known_budget
 from hires.wiring import make_evaluation
 
 log = logging.getLogger(__name__)
@@ -185,8 +185,10 @@ def _planned(
     if ranks.size == 1:
         return planned(cfg, recipe, source, resumed)
     search = ranks.by_main(lambda: searches(recipe, resumed))
-    budget = min(ranks.gather(ranks.together(lambda: budget_of(recipe)))) if search else 0
-    return ranks.by_main(lambda: planned(cfg, recipe, source, resumed, lambda: budget))
+    known = ranks.gather(ranks.together(lambda: known_budget(recipe))) if search else []
+    budgets = [budget for budget in known if budget is not None]
+    budget = min(budgets) if budgets else None  # which no search can be made without
+    return ranks.by_main(lambda: planned(cfg, recipe, source, resumed, None if budget is None else lambda: budget))
 
 
 def _owes_evaluation(trainer: Trainer) -> bool:

@@ -19,7 +19,7 @@ from hires.engine.files import write_json, write_text
 from hires.interfaces import DataError
 from hires.proposals import Proposal, proposals
 from hires.proposed_config import FILE, command_for, proposed_text
-from hires.recipe import Recipe, as_size, read_recipe
+from hires.recipe import Recipe, read_recipe
 from hires.visualize.data import page, summary
 
 log = logging.getLogger(__name__)
@@ -61,10 +61,9 @@ def check_data(cfg: DictConfig) -> dict[str, Any]:
 
 def shown_by(recipe: Recipe) -> Shown:
     """How the training of a recipe shows images."""
-    size = recipe.top.image_size
     neck = getattr(recipe.model, "neck", None)
     stride = 2 ** min(neck.levels) if neck is not None else 1
-    return Shown(None if isinstance(size, str) else as_size(size), recipe.data.fit, stride)
+    return Shown(recipe.usual_size, recipe.data.fit, stride)
 
 
 def described(recipe: Recipe, seen: Survey, chosen: list[Proposal]) -> dict[str, Any]:

@@ -41,6 +41,13 @@ def examples_of(recipe: Recipe, source: ImageSource | None = None) -> tuple[Exam
         detects = recipe.task.kind != "segmentation"
         return Examples(tuple(map(str, range(count))), DataLimits(max_objects=OBJECTS)), [note] * detects
     images: Any = source or recipe.data.source("train")
-    to_be_found = recipe.top.image_size == AUTO or recipe.memory.maximize == "resolution"
-    size = _WHOLE if to_be_found else recipe.image_size
-    return Examples(images.classes, data_limits(images, size, recipe.data)), []
+    return Examples(images.classes, data_limits(images, _largest_window(recipe), recipe.data)), []
+
+
+def _largest_window(recipe: Recipe) -> Size:
+    """The largest image size that is trained with, pixels, as far as it is known before a search."""
+    memory = recipe.memory
+    if memory.maximize is None and memory.max_image_size and recipe.top.image_size == AUTO:
+        return (memory.max_image_size, memory.max_image_size)
+    to_be_found = recipe.top.image_size == AUTO or memory.maximize == "resolution"
+    return _WHOLE if to_be_found else recipe.image_size

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hires.engine.launch import processes_here
 from hires.examples import Examples
+from hires.goals import LARGEST_THEN_FASTEST, START, at_size, goal_of, steps_of
 from hires.interfaces import ConfigError, MemoryPlan, Peaks, TrainingError
 from hires.measured_memory import Measured
 from hires.memory.budget import budget_bytes
@@ -16,7 +17,6 @@ from hires.memory.profile import MemoryProfile
 from hires.memory.reasons import in_words, why
 from hires.memory.rungs import rungs_of
 from hires.memory.search import Found, Search
-from hires.memory.shapes import micro_batches, shapes, sizes
 from hires.memory.simulate_values import SimulationError
 from hires.recipe import Recipe, Size
 from hires.simulated_training import SimulatedTraining, device_of
@@ -24,7 +24,6 @@ from hires.visualize.text import size
 
 log = logging.getLogger(__name__)
 
-START = (256, 256)  # pixels, where the image size is to be found
 UNMEASURED = {"32-true": 0.03, "bf16-mixed": 0.06, "16-mixed": 0.06}
 """Share of a budget that stays free before a probe has measured how far predictions are off."""
 PROBES = 3
@@ -32,15 +31,6 @@ LEAST_MARGIN = 0.01  # share of a budget that always stays free
 BACK = 0.08  # share of a budget by which less is predicted after a probe that did not fit, at least
 CHEAPER = 0.01  # share of a step's compute that another plan has to save, for it to be tried
 WORTH = 0.03  # share of a budget that has to be free for cheaper policies of the same step to be tried
-
-
-def goal_of(recipe: Recipe) -> str | None:
-    """What a search is for; None: only policies, for a micro-batch and an image size that are given."""
-    if recipe.memory.maximize is not None:
-        return recipe.memory.maximize
-    if recipe.top.image_size == AUTO:
-        return "resolution"
-    return "throughput" if recipe.top.micro_batch_size == AUTO else None
 
 
 class Trainings:
@@ -102,7 +92,8 @@ class Planner:
         self._first = self._trainings.at(START if recipe.top.image_size == AUTO else recipe.image_size)
         self.least = min(recipe.memory.min_micro_batch or self._first.least_micro_batch, recipe.share)
         self.search = Search(self._first.units, self._choices(), self._trainings.simulate, device)
-        self.shapes = self._shapes(examples.limits.max_shape)
+        largest = examples.limits.max_shape
+        self.shapes = steps_of(recipe, self.goal, self.least, self._first.stride, largest)
         self.probes: list[Probe] = []
         self.seconds = 0.0  # of the search, without the probes
 
@@ -142,7 +133,15 @@ class Planner:
             evaluation=evaluation,
             rungs=rungs_of(plan, share, self._thriftiest(plan), self.least),
             reasons=(
-                *why(found, measured, self.search.tried, self.shapes, self.budget, plan.margin or 0),
+                *why(
+                    found,
+                    measured,
+                    self.search.tried,
+                    self.shapes,
+                    self.budget,
+                    plan.margin or 0,
+                    self._grown(found),
+                ),
                 *self._about(evaluation, plan.image_size),
             ),
         )
@@ -180,28 +179,9 @@ class Planner:
             raise ConfigError("memory.choices: offload does nothing on a CPU unless memory.offload_dir is set")
         return {name: name for name in choices}
 
-    def _shapes(self, largest: Size) -> list[Shape]:
-        """What to choose from. Raises ConfigError for an image size that is to be found by another goal."""
-        top, goal = self.recipe.top, self.goal
-        if goal == "batch" and top.image_size == AUTO:
-            raise ConfigError(
-                "image_size: got auto, but memory.maximize=batch needs one; give a size, or "
-                "memory.maximize=resolution"
-            )
-        micro = [self.least] if goal == "resolution" else [self.recipe.micro_batch_size]
-        if goal in ("batch", "throughput"):
-            growing = self.recipe.memory.scale_batch_size and goal == "batch"
-            micro = micro_batches(self.recipe.share, self.least, growing=growing)
-        if goal == "resolution" or top.image_size == AUTO:
-            aspect = START if top.image_size == AUTO else self.recipe.image_size
-            coarse = 1.1 if goal == "throughput" else 1.0
-            return shapes(micro, sizes(aspect, self._first.stride, largest, coarse))
-        return shapes(micro, [self.recipe.image_size])
-
     def _thriftiest(self, plan: MemoryPlan) -> dict[str, str]:
         """The policies by which a plan's step needs least."""
-        found = self.search.smallest(Shape(plan.micro_batch_size, *plan.image_size))
-        return self._named(found.policies)
+        return self._named(self.search.thriftiest(Shape(plan.micro_batch_size, *plan.image_size)))
 
     def _named(self, policies: Policies) -> dict[str, str]:
         return {name: str(policy) for name, policy in policies_of(policies, self._first.units).items()}
@@ -228,7 +208,9 @@ class Planner:
 
     def _look(self, room: int) -> Found:
         begin = time.perf_counter()
-        if self.goal == "throughput":
+        if self.goal == LARGEST_THEN_FASTEST:
+            found = self._largest_then_fastest(room)
+        elif self.goal == "throughput":
             found = self.search.fastest(self.shapes, self.recipe.share, room)
         else:
             found = self.search.largest(self.shapes, room)
@@ -240,6 +222,24 @@ class Planner:
                 f"{in_words(least.shape)} is predicted to reserve {size(least.reserved)} at least{free}"
             )
         return found
+
+    def _largest_then_fastest(self, room: int) -> Found | None:
+        """First the most that can be asked for is simulated: the whole batch at the largest size, all kept."""
+        last, share = self.shapes[-1], self.recipe.share
+        most = self.search.keeping_all(Shape(share, last.height, last.width))
+        if most is not None and most.reserved <= room:
+            return most
+        largest = self.search.largest(self.shapes, room)
+        if largest is None:
+            return None
+        steps = at_size(self.recipe, self.least, (largest.shape.height, largest.shape.width))
+        return self.search.fastest(steps, share, room) or largest
+
+    def _grown(self, found: Found) -> Shape:
+        """The step beyond which a larger one was looked for; the micro-batch may have grown after that."""
+        if self.goal != LARGEST_THEN_FASTEST:
+            return found.shape
+        return Shape(self.least, found.shape.height, found.shape.width)
 
     def _probe(self, found: Found) -> Probe:
         assert self._try_out is not None

@@ -1,6 +1,7 @@
 """Where the plan of a training comes from: as it is given, from a file, or searched for."""
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -20,9 +21,10 @@ from hires.ops.plain_yaml import read_plain
 from hires.ops.process_memory import fix_threshold
 from hires.own_policies import know_those_of_plan
 from hires.planning import Planner, budget_of
-from hires.recipe import Recipe, as_size, of_one_process
+from hires.recipe import Recipe, as_size, of_one_process, read_recipe
 from hires.settings import checked, describe
 from hires.simulated_training import device_of
+from hires.unplanned import UNPLANNABLE, go_on_without
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,7 @@ _DECIDED = (
     "memory.maximize",
 )
 """Settings that a plan decides."""
+SPACIOUS = 0.5  # share of what is free up to which a step has room enough, however malloc keeps what is freed
 _COUNTS = ("micro_batch_size", "accumulation_steps", "image_size", "evaluation_batch_size")
 
 
@@ -58,13 +61,38 @@ def planned(
         plan = _for_batch(read_plan(Path(recipe.memory.plan)), recipe)
         _tell_overruled(cfg, with_plan(cfg, plan, recipe.processes))
     elif recipe.to_be_planned:
-        _check_device(recipe)
-        plan, _, notes = find_plan(cfg, recipe, source, budget)
-        for note in [*plan.reasons, *notes]:
-            log.info("%s", note)
+        return _searched(cfg, recipe, source, budget)
     else:
         return cfg, recipe.given_plan()
     return with_plan(cfg, plan, recipe.processes), plan
+
+
+def _searched(
+    cfg: DictConfig, recipe: Recipe, source: ImageSource, budget: Callable[[], int] | None
+) -> tuple[DictConfig, MemoryPlan]:
+    """The plan that a search finds. Where `auto` alone asks for it, a training goes on if none can be made."""
+    _check_device(recipe)
+    if recipe.sharded and recipe.may_go_unplanned:
+        return _unplanned(cfg, "trainer.strategy=fsdp2, and predictions are for whole parameters")
+    unsaid, begin = recipe.may_go_unplanned and device_of(recipe) == "cpu", time.perf_counter()
+    try:
+        plan, planner, notes = find_plan(cfg, recipe, source, budget, probe=not unsaid)
+    except UNPLANNABLE as error:
+        if not recipe.may_go_unplanned:
+            raise
+        return _unplanned(cfg, str(error))
+    if unsaid and plan.predicted and plan.budget and plan.predicted.reserved > plan.budget * SPACIOUS:
+        fix_threshold()  # as in predictions; it costs time, which no training has to spend that has room enough
+    took, pinned = time.perf_counter() - begin, planner.override(plan)
+    log.info("Planned in %.0f s: %s To have it without a search: %s", took, " ".join(plan.reasons), pinned)
+    for note in notes:
+        log.info("%s", note)
+    return with_plan(cfg, plan, recipe.processes), plan
+
+
+def _unplanned(cfg: DictConfig, why: str) -> tuple[DictConfig, MemoryPlan]:
+    cfg = go_on_without(cfg, why)
+    return cfg, read_recipe(cfg).given_plan()
 
 
 def _tell_overruled(cfg: DictConfig, settled: DictConfig) -> None:
@@ -79,7 +107,8 @@ def _tell_overruled(cfg: DictConfig, settled: DictConfig) -> None:
 def searches(recipe: Recipe, resumed: Path | None) -> bool:
     """Whether `planned` searches for a plan."""
     kept = resumed is not None and (resumed / PLAN).is_file()
-    return recipe.to_be_planned and not kept and not recipe.memory.plan
+    unplanned = recipe.sharded and recipe.may_go_unplanned
+    return recipe.to_be_planned and not kept and not recipe.memory.plan and not unplanned
 
 
 def _same(one: DictConfig, other: DictConfig) -> bool:
@@ -129,14 +158,17 @@ def find_plan(
     recipe: Recipe,
     source: ImageSource | None = None,
     budget: Callable[[], int] | None = None,
+    *,
+    probe: bool = True,
 ) -> tuple[MemoryPlan, Planner, list[str]]:
     """Searches for the plan of a configuration, for the images of a source or those that it names.
 
-    `budget` gives the bytes of a process; None: those of this one. Also how it was found, and what is to be said
+    `budget` gives the bytes of a process; None: those of this one. With `probe` the plan is tried where the device
+    is there; a prediction keeps a margin for what is not measured. Also how it was found, and what is to be said
     of it.
     """
     device = device_of(recipe)
-    if device == "cpu":
+    if device == "cpu" and probe:
         fix_threshold()  # so that little of the search's own memory stays with this process
     examples, notes = examples_of(recipe, source)
     there = device == "cpu" or torch.cuda.is_available()
@@ -146,7 +178,7 @@ def find_plan(
         )
     share, limit = recipe.share, recipe.memory.budget not in (None, AUTO)
     try_out = partial(_tried, cfg, examples, device, share, limit=limit)
-    planner = Planner(recipe, examples, device, try_out if there else None, budget)
+    planner = Planner(recipe, examples, device, try_out if there and probe else None, budget)
     return planner.plan(), planner, notes
 
 
@@ -164,6 +196,15 @@ def _tried(
     measured = measure_memory("the plan", cfg, examples, limit=plan.budget if limit else None)
     seconds = measured.seconds
     return measured._replace(seconds=seconds and seconds * batch_size / cfg.batch_size)
+
+
+def as_a_training_would(cfg: DictConfig) -> DictConfig:
+    """`hires autobatch` without its own goal where that lacks an image size, unless it was said."""
+    said = {override.partition("=")[0].lstrip("+") for override in hydra_job.overrides()}
+    if cfg.image_size == AUTO and cfg.memory.maximize == "batch" and "memory.maximize" not in said:
+        cfg = cfg.copy()
+        cfg.memory.maximize = None
+    return cfg
 
 
 def with_plan(cfg: DictConfig, plan: MemoryPlan, processes: int = 1) -> DictConfig:

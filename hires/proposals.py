@@ -12,9 +12,10 @@ from hires.data.checks.finding import percent, times
 from hires.data.checks.survey import Survey
 from hires.data.checks.things import Things
 from hires.losses.balance import balanced_weights
+from hires.memory.policies import AUTO
 from hires.models.detection.anchors import AnchorSettings
 from hires.ops.shapes import recall
-from hires.recipe import Recipe, as_size
+from hires.recipe import Recipe
 
 _STEP = 32  # pixels: the stride of every backbone, of which sizes are multiples
 _ROOM = 1.5  # times the length of an object that a window is to have
@@ -41,24 +42,21 @@ def proposals(recipe: Recipe, survey: Survey) -> list[Proposal]:
     return [proposal for part in parts for proposal in part(recipe, survey)]
 
 
-def _size(recipe: Recipe) -> tuple[int, int] | None:
-    size = recipe.top.image_size
-    return None if isinstance(size, str) else as_size(size)
-
-
 def _window(recipe: Recipe, survey: Survey) -> list[Proposal]:
     """A window with room for nearly all objects, or not larger than nearly all images."""
-    size = _size(recipe)
-    if size is None or recipe.data.fit != "window" or not survey.sizes.any():
+    size = recipe.usual_size
+    if recipe.data.fit != "window" or not survey.sizes.any():
         return []
     if survey.things is not None and survey.things.counted.any():
         return _object_window(survey.things, size, int(survey.sizes.max()))
     shorter = survey.sizes[survey.sizes.all(axis=1)].min(axis=1)
     usual = float(np.percentile(shorter, 90))
+    why = f"90 % of the images have a side of at most {usual:.0f} px: larger windows are mostly padding"
+    if recipe.top.image_size == AUTO:
+        most, side = recipe.memory.max_image_size, max(_STEP, _rounded(usual))
+        return [Proposal("memory.max_image_size", side, why)] if most is not None and side < most else []
     if usual < min(size):
-        side = max(_STEP, _rounded(usual))
-        why = f"90 % of the images have a side of at most {usual:.0f} px: larger windows are mostly padding"
-        return [Proposal("image_size", min(side, *size), why)]
+        return [Proposal("image_size", min(max(_STEP, _rounded(usual)), *size), why)]
     share = percent(float((shorter >= min(size)).mean()))
     return [Proposal("image_size", _plain(size), f"{share} of the images are at least as large")]
 
@@ -88,13 +86,13 @@ def _plain(size: tuple[int, int]) -> int | list[int]:
 
 def _fit(recipe: Recipe, survey: Survey) -> list[Proposal]:
     """Windows, where resizing makes too much of a class too small."""
-    size = _size(recipe)
+    size = recipe.usual_size
     lost = [
         (one.below_resized - one.below.get("3", one.below.get("4", 0.0)), one)
         for one in survey.classes
         if one.below_resized is not None
     ]
-    if size is None or not lost:
+    if not lost:
         return []
     share, worst = max(lost, key=lambda item: item[0])
     if share <= _MATTERS:
@@ -210,9 +208,9 @@ def _shown_shapes(recipe: Recipe, survey: Survey) -> np.ndarray:
     things = survey.things
     assert things is not None
     members = np.isin(things.objects.images, np.array(survey.splits.get("train", []), np.int64))
-    which, size = things.counted & members, _size(recipe)
+    which, size = things.counted & members, recipe.usual_size
     shapes = np.maximum(things.sides[which], 1.0)
-    if recipe.data.fit == "window" or size is None:
+    if recipe.data.fit == "window":
         return shapes
     sizes = survey.sizes[things.objects.images[which]].tolist()
     return np.maximum(shapes * np.array([scale_of((h, w), size) for h, w in sizes])[:, None], 1.0)

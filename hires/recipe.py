@@ -23,6 +23,7 @@ from hires.settings import Bounds, Settings
 
 Count = Annotated[int, Bounds(1)]
 Size = tuple[int, int]
+USUAL_SIDE = 512  # pixels of a square, where none is given and none is searched for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,12 @@ class Recipe:
                 "image_size: got auto, which `hires train` and `hires autobatch` find; give a size here"
             )
         return as_size(size)
+
+    @property
+    def usual_size(self) -> Size:
+        """The image size that is given, or a usual one where it is to be found, pixels."""
+        size = self.top.image_size
+        return (USUAL_SIDE, USUAL_SIDE) if isinstance(size, str) else as_size(size)
 
     @property
     def processes(self) -> int:
@@ -104,6 +111,11 @@ class Recipe:
         """Whether anything is to be found that decides about memory."""
         said = (self.top.image_size, self.top.micro_batch_size, self.memory.activation_checkpointing)
         return self.memory.maximize is not None or AUTO in said
+
+    @property
+    def may_go_unplanned(self) -> bool:
+        """Whether a plan is searched for by `auto` alone: no goal and no budget was said, as by default."""
+        return self.memory.maximize is None and self.memory.budget in (None, AUTO)
 
     @property
     def described_share(self) -> str:

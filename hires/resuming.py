@@ -52,7 +52,13 @@ def _found_by_plan(cfg: DictConfig) -> tuple[str, ...]:
     if not found:
         return ()
     scaled = ("batch_size",) if memory.scale_batch_size else ()
-    return (*found, *scaled, "memory.maximize", "memory.plan", "evaluation.batch_size")
+    # by default all is `auto`: what is said of evaluations is to count then
+    lowered = (
+        ()
+        if memory.maximize is None and memory.plan is None and memory.budget in (None, "auto")
+        else ("evaluation.batch_size",)
+    )
+    return (*found, *scaled, *lowered, "memory.maximize", "memory.plan")
 
 
 def _find_run(cfg: DictConfig) -> Path | None:

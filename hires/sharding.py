@@ -8,7 +8,7 @@ from hires.engine.sharded import ShardedAverage, shard_task
 from hires.engine.sharded_optimizer import check_optimizer, shard_optimizer
 from hires.interfaces import ConfigError, MemoryPlan
 from hires.learner import Learner
-from hires.memory.policies import KEY, Policies, parse_policy, policies_of, segments_of
+from hires.memory.policies import AUTO, KEY, Policies, parse_policy, policies_of, segments_of
 from hires.memory.units import find_units
 from hires.recipe import Recipe
 
@@ -35,13 +35,14 @@ def check_sharding(recipe: Recipe) -> None:
         raise ConfigError(f"trainer.precision: got 16-mixed, allowed {_WITH}: 32-true, bf16-mixed")
     if recipe.trainer.compile:
         raise ConfigError(f"trainer.compile: got true, allowed {_WITH}: false")
-    if recipe.to_be_planned and not recipe.memory.plan:
+    if recipe.to_be_planned and not recipe.memory.plan and not recipe.may_go_unplanned:
         raise ConfigError(
             f"memory: `auto` and memory.maximize are for processes that keep all parameters; {_WITH} give "
             "micro_batch_size, image_size and memory.activation_checkpointing"
         )
     said = recipe.memory.activation_checkpointing
-    _check_policies({"": said} if isinstance(said, str) else said)
+    if said != AUTO:
+        _check_policies({"": said} if isinstance(said, str) else said)
 
 
 def check_whole(recipe: Recipe) -> None:

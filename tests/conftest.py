@@ -138,6 +138,8 @@ def shapes_overrides(shapes, tmp_path) -> list[str]:
         "model.decoder_channels=[32,16,16,8,8]",
         "image_size=64",
         "batch_size=4",
+        "micro_batch_size=null",
+        "memory=fixed",
         "trainer.max_steps=4",
         "trainer.log_every=2",
         "trainer.accelerator=cpu",

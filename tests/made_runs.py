@@ -25,6 +25,7 @@ SPREAD = {"cls_logits": 1.0, "cls_score": 1.0, "bbox_reg": 0.5, "bbox_pred": 0.5
 def made_run(run_dir: Path, *overrides: str, classes: tuple[str, ...] = CLASSES):
     """Writes a run directory; gives its task, which sees 8-bit images."""
     common = ["backbone.name=test_resnet", "backbone.pretrained=false", "image_size=64", "trainer.accelerator=cpu"]
+    common += ["memory=fixed", "micro_batch_size=null"]
     with initialize_config_dir(version_base="1.3", config_dir=str(config_dir())):
         cfg = compose("train", overrides=[*common, *overrides, f"run_dir={run_dir}"])
     recipe = read_recipe(cfg)

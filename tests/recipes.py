@@ -17,6 +17,7 @@ SMALL = (
     "trainer.accelerator=cpu",
     "image_size=128",
     "batch_size=16",
+    "micro_batch_size=null",
 )
 
 

@@ -129,11 +129,12 @@ def _chooses(override: Override, request: Request) -> bool:
 def _changed_groups(node: Any, request: Request) -> set[str]:
     """Groups of which the command line has chosen something, by itself or because of another choice.
 
-    What a command itself has otherwise than a training counts: `autobatch` asks memory=auto of any run.
+    What a command itself has otherwise than a training counts: `autobatch` asks memory.maximize=batch of any run.
     """
-    training = replace(request, command="train")
-    shipped, now = training.compose([]).hydra.runtime.choices, node.runtime.choices
-    return {str(group) for group, option in now.items() if "/" not in str(group) and shipped.get(group) != option}
+    training, own = replace(request, command="train").compose([]), request.compose([])
+    shipped, groups = training.hydra.runtime.choices, [g for g in node.runtime.choices if "/" not in str(g)]
+    chosen = {str(group) for group in groups if shipped.get(group) != node.runtime.choices[group]}
+    return chosen | {str(group) for group in groups if plain(own.get(group)) != plain(training.get(group))}
 
 
 def _apply(kept: DictConfig, override: Override) -> None:

@@ -14,6 +14,10 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(MiB|GiB)")
 _ALLOWED = "null, auto (what is free), a size with its unit (8GiB, 512MiB), or a fraction of what is free (0.9)"
 
 
+class UnknownBudget(ConfigError):
+    """What is free cannot be told on this system."""
+
+
 def check_budget(said: str | float | None) -> None:
     """Raises SettingError unless it is a size with a unit, a fraction, `auto` or None."""
     if said is None or said == "auto":
@@ -53,7 +57,7 @@ def free_on_cpu(system: Path = Path("/")) -> int:
             idle = _number_in(group / "memory.stat", r"(?m)^inactive_file (\d+)") or 0
             left.append(max(0, limit - used + idle))
     if not left:
-        raise ConfigError("memory.budget: how much memory is free cannot be told here; give a size (8GiB)")
+        raise UnknownBudget("memory.budget: how much memory is free cannot be told here; give a size (8GiB)")
     return min(left)
 
 

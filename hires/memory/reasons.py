@@ -12,15 +12,22 @@ def in_words(shape: Shape) -> str:
 
 
 def why(
-    found: Found, measured: int | None, tried: Sequence[Found], shapes: Sequence[Shape], budget: int, margin: int
+    found: Found,
+    measured: int | None,
+    tried: Sequence[Found],
+    shapes: Sequence[Shape],
+    budget: int,
+    margin: int,
+    beyond: Shape | None = None,
 ) -> Iterator[str]:
-    """What was chosen, what it costs, and what the next larger one would need."""
+    """What was chosen, what it costs, and what the next one larger than it, or than `beyond`, would need."""
     again = f", and computes {found.cost:.0%} of a step again" if found.cost else ", and computes nothing again"
     takes = f"is predicted to reserve {size(found.reserved)}" if measured is None else f"reserves {size(measured)}"
     yield f"{in_words(found.shape).capitalize()} {takes} of {size(budget)}{again} (estimated)."
-    larger = [shape for shape in shapes if shape.pixels > found.shape.pixels]
+    larger = [shape for shape in shapes if shape.pixels > (beyond or found.shape).pixels]
     if not larger:
-        yield "Nothing larger is asked for." if len(shapes) > 1 else "Its shape was given."
+        what = "Nothing larger" if beyond in (None, found.shape) else "No larger image"
+        yield f"{what} is asked for." if len(shapes) > 1 else "Its shape was given."
         return
     over = [each for each in tried if each.shape == larger[0]]
     if over:

@@ -83,6 +83,13 @@ class Search:
                 return found
         return None
 
+    def keeping_all(self, shape: Shape) -> Found | None:
+        """A shape with everything kept for the backward; None where that is not among the choices."""
+        policies = self._predictions.choices.get("none")
+        if policies is None:
+            return None
+        return _found(shape, policies, self._simulate(shape, policies))
+
     def cheapest(self, shape: Shape, room: int) -> Found:
         """The cheapest policies of a shape that fit, or those that need least."""
         predictions, smallest = self._predictions, self.smallest(shape)
@@ -117,6 +124,14 @@ class Search:
             self._correction = max(0.0, done.reserved - standing) / max(1, estimate - standing)
         return done
 
+    def thriftiest(self, shape: Shape) -> Policies:
+        """The policies of a shape that need least; before anything was compared, the choice that should."""
+        return self.smallest(shape).policies if self._learnt else self._predictions.choices[self._thrifty()]
+
+    def _thrifty(self) -> str:
+        choices = self._predictions.choices
+        return next((name for name in THRIFTY if name in choices), next(iter(choices)))
+
     def least(self, shape: Shape) -> float:
         """Bytes that a step of the shape reserves at least, by an estimate."""
         standing = self._predictions.standing(shape)
@@ -125,7 +140,7 @@ class Search:
     def _learn_about(self, shapes: Sequence[Shape], room: int) -> None:
         """Simulates one shape with little, and the last that should fit by that with all policies."""
         predictions = self._predictions
-        thrifty = next((name for name in THRIFTY if name in predictions.choices), next(iter(predictions.choices)))
+        thrifty = self._thrifty()
         first = next((shape for shape in shapes if shape.pixels >= FIRST_PIXELS), shapes[-1])
         predictions.learn(first, [thrifty])
         likely = shapes[max(0, self._last_that_should_fit(shapes, room))]

@@ -21,6 +21,9 @@ class MemorySettings(Settings):
     measure: bool = False  # whether a prediction is compared with a run
     budget: str | float | None = None  # what may be reserved
     maximize: Goal | None = None  # what the search is for
+    max_image_size: Annotated[int, Bounds(1)] | None = (
+        1024  # pixels that image_size=auto goes up to, without a goal
+    )
     min_micro_batch: Annotated[int, Bounds(1)] | None = None  # None: 2 with BatchNorm, else 1
     scale_batch_size: bool = False  # whether the batch size may grow with the micro-batch
     choices: tuple[str, ...] = ("none", "selective", "full", "full@2", "full@stage")  # policies of `auto`

@@ -10,6 +10,8 @@ _GOALS = {
     "batch": "The goal is the largest micro-batch, at the image size that was given.",
     "resolution": "The goal is the largest image, with micro-batches as small as they may be.",
     "throughput": "The goal is to train on the most pixels in a time, by estimates.",
+    "largest": "The goal is the largest image, with the micro-batch that was given.",
+    "largest_then_fastest": "The goal is the largest image, and at its size most pixels in a time, by estimates.",
 }
 _POLICIES_ALONE = "Micro-batch and image size were given; the goal is to compute as little as possible again."
 
@@ -118,7 +120,7 @@ def _larger(outcome: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> s
     """What is wrong with the next larger step that was tried; None: nothing that is known."""
     larger = [row for row in steps if _pixels(row) > _pixels(outcome["plan"])]
     if not larger:
-        whole = outcome["goal"] != "resolution" and outcome["plan"]["accumulation_steps"] == 1
+        whole = outcome["goal"] not in ("resolution", "largest") and outcome["plan"]["accumulation_steps"] == 1
         return "No larger step was tried" + (": the micro-batch is the whole batch." if whole else ".")
     least = min(larger, key=lambda row: (_pixels(row), row["reserved"]))
     name = f"The next larger step that was tried, {images(least)},"

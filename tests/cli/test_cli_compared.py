@@ -8,7 +8,8 @@ from tests.command_lines import Calls, Hires, wrong
 
 
 def test_settings_get_the_command_line_and_their_own_overrides(hires: Hires, calls: Calls) -> None:
-    given = "settings={a: [], b: [optimizer=sgd, ++memory.activation_checkpointing.stage2=full], c: ['seed=7']}"
+    policy = "++memory.activation_checkpointing.stage2=full"
+    given = f"settings={{a: [], b: [memory=fixed, optimizer=sgd, {policy}], c: ['seed=7']}}"
     assert hires("compare", "-m", given, "seed=3,4", "optimizer.lr=1")[0] == 0
     assert [cfg["seed"] for _, cfg, _ in calls] == [3, 4]
     a, b, c = (setting.cfg for setting in calls.settings.values())
@@ -28,7 +29,7 @@ def test_settings_of_a_users_own_experiment(hires: Hires, calls: Calls, tmp_path
     text = "# @package _global_\nsettings:\n  '<a>': []\n  b: [trainer.max_steps=7, experiment=demo]\n"
     (folder / "own.yaml").write_text(text)
     assert hires("compare", "--config-dir", "mine", "experiment=own")[0] == 0
-    assert [setting.cfg.image_size for setting in calls.settings.values()] == [512, 256]
+    assert [setting.cfg.image_size for setting in calls.settings.values()] == ["auto", 256]
     assert calls.settings["b"].overrides == ["trainer.max_steps=7", "experiment=demo"]
 
 

@@ -28,7 +28,7 @@ def test_a_run_is_the_start_of_every_command_that_takes_settings_of_a_training(k
         assert cfg.data.classes == {"a": 0, "c": 5}
         assert cfg.run_config is None
         maximize = "batch" if command == "autobatch" else None
-        assert (cfg.memory.maximize, cfg.image_size) == (maximize, 512)
+        assert (cfg.memory.maximize, cfg.image_size) == (maximize, "auto")
 
 
 def test_settings_are_compared_on_top_of_a_run(kept):

@@ -124,6 +124,11 @@ def shrunk(name: str, words: list[str]) -> list[str]:
     values = {key: value for key, value in SHRUNK[name].items() if _has(cfg, key)}
     if OmegaConf.select(cfg, "image_size") == "auto":
         del values["image_size"]
+    if name == "train" and not any(word.startswith(("memory", "micro_batch_size=auto")) for word in words):
+        values |= {
+            "micro_batch_size": "null",
+            "memory.activation_checkpointing": "none",
+        }  # searching is told apart
     if isinstance(OmegaConf.select(cfg, "micro_batch_size"), int):
         values["micro_batch_size"] = 2
     if experiment in REAL:

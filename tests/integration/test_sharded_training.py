@@ -131,7 +131,7 @@ def test_memory_that_runs_out_in_one_process(overrides, tmp_path):
         (["trainer.devices=1"], "trainer.strategy: got fsdp2 with one process"),
         (["trainer.precision=16-mixed"], "trainer.precision: got 16-mixed, allowed with trainer.strategy=fsdp2"),
         (["trainer.compile=true"], "trainer.compile: got true, allowed with trainer.strategy=fsdp2: false"),
-        (["micro_batch_size=auto"], "memory: `auto` and memory.maximize are for processes that keep all"),
+        (["memory.maximize=batch"], "memory: `auto` and memory.maximize are for processes that keep all"),
         (
             ["memory.activation_checkpointing=offload"],
             "memory.activation_checkpointing: got offload, allowed with trainer.strategy=fsdp2: none, selective",
