@@ -51,7 +51,7 @@ def imports(place: Path, module: str) -> bool:
     return any(line.search(file.read_text(encoding="utf-8")) for file in files)
 
 
-@pytest.mark.parametrize("package", USED.keys() - BY_OTHERS)
+@pytest.mark.parametrize("package", sorted(USED.keys() - BY_OTHERS))
 def test_it_is_used_where_the_table_says(package):
     places = re.findall(r"`([\w/.]+)`", USED[package]) or [""]
     for place in places:
