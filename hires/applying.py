@@ -11,7 +11,7 @@ from hires.engine.step import collate
 from hires.interfaces import ConfigError, MemoryPlan, Sample
 from hires.learner import Learner
 from hires.memory.checkpointing import give_policies
-from hires.memory.policies import policies_of
+from hires.memory.policies import parse_policy, policies_of
 from hires.memory.rungs import rungs_of
 from hires.memory.shapes import least_micro_batch
 from hires.memory.units import find_units
@@ -56,7 +56,8 @@ def with_rungs(recipe: Recipe, learner: Learner, plan: MemoryPlan) -> MemoryPlan
     named = policies_of(recipe.memory.activation_checkpointing, units)
     policies = {name: str(policy) for name, policy in named.items()}
     thrifty = {
-        name: policy if policy.startswith(("full", "offload")) else "full" for name, policy in policies.items()
+        name: policy if parse_policy(policy).kind in ("full", "offload") else "full"
+        for name, policy in policies.items()
     }
     least = min(recipe.memory.min_micro_batch or least_micro_batch(task), plan.micro_batch_size)
     rungs = rungs_of(replace(plan, policies=policies), recipe.share, thrifty, least)

@@ -29,7 +29,8 @@ from hires.interfaces import CommonError, ConfigError, ImageSource, Interrupted,
 from hires.memory.limit import Limit
 from hires.memory.profile import CONTEXT
 from hires.observed import Observed, noted
-from hires.plans import enforced, planned, searches
+from hires.own_policies import know_those_of_plan
+from hires.plans import enforced, fix_malloc, planned, searches
 from hires.preparation import Prepared, Surroundings, prepare, save_plan
 from hires.provenance import Start, note_start
 from hires.recipe import Recipe, check_share, read_recipe
@@ -183,12 +184,24 @@ def _planned(
 ) -> tuple[DictConfig, MemoryPlan]:
     """The plan that the main process finds, within the budget of the one that has least."""
     if ranks.size == 1:
-        return planned(cfg, recipe, source, resumed)
+        cfg, plan = planned(cfg, recipe, source, resumed)
+    else:
+        cfg, plan = _agreed(cfg, recipe, source, resumed, ranks)
+    fix_malloc(recipe, plan)
+    return cfg, plan
+
+
+def _agreed(
+    cfg: DictConfig, recipe: Recipe, source: ImageSource, resumed: Path | None, ranks: Ranks
+) -> tuple[DictConfig, MemoryPlan]:
     search = ranks.by_main(lambda: searches(recipe, resumed))
     known = ranks.gather(ranks.together(lambda: known_budget(recipe))) if search else []
     budgets = [budget for budget in known if budget is not None]
     budget = min(budgets) if budgets else None  # which no search can be made without
-    return ranks.by_main(lambda: planned(cfg, recipe, source, resumed, None if budget is None else lambda: budget))
+    given = None if budget is None else lambda: budget
+    cfg, plan = ranks.by_main(lambda: planned(cfg, recipe, source, resumed, given))
+    ranks.together(lambda: know_those_of_plan(plan))
+    return cfg, plan
 
 
 def _owes_evaluation(trainer: Trainer) -> bool:

@@ -21,7 +21,7 @@ from hires.run_files import of_a_run
 from hires.settings import Settings
 from hires.sharding import check_whole
 from hires.trainings import Material, open_material
-from hires.unplanned import settled, tell_settled
+from hires.unplanned import settled_for
 from hires.visualize import run_comparison
 from hires.visualize.comparison import page, table
 
@@ -49,8 +49,7 @@ def compare(cfg: DictConfig, settings: dict[str, Setting] | None = None) -> dict
     if settings is None:
         return _compare_runs(cfg, console)
     options = _options(cfg)
-    tell_settled("compare", *(setting.cfg for setting in settings.values()))
-    settings = {name: setting._replace(cfg=settled(setting.cfg)) for name, setting in settings.items()}
+    settings = {name: _settled(setting) for name, setting in settings.items()}
     materials = _materials(settings, options)
     run_dir = _run_dir(cfg.run_dir)
     log.info("Comparing %s: %d steps each, in turns", ", ".join(settings), options.steps)
@@ -73,6 +72,11 @@ def compare(cfg: DictConfig, settings: dict[str, Setting] | None = None) -> dict
     console.print(table(outcome))
     log.info("Done: %s", run_dir / PAGE)
     return outcome
+
+
+def _settled(setting: Setting) -> Setting:
+    own = {override.partition("=")[0].lstrip("+~") for override in setting.overrides}
+    return setting._replace(cfg=settled_for("compare", setting.cfg, hydra_job.said() | own))
 
 
 def _compare_runs(cfg: DictConfig, console: Terminal) -> dict[str, Any]:

@@ -12,6 +12,11 @@ def overrides() -> list[str]:
     return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
 
 
+def said() -> set[str]:
+    """The keys and groups that the command line names."""
+    return {override.partition("=")[0].lstrip("+~") for override in overrides()}
+
+
 def choices() -> dict[str, Any]:
     """The option that was chosen of each group."""
     return dict(HydraConfig.get().runtime.choices) if HydraConfig.initialized() else {}

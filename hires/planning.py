@@ -89,13 +89,22 @@ class Planner:
         self.budget = budget() if budget else budget_of(recipe)
         self.goal = goal_of(recipe)
         self._trainings = Trainings(recipe, examples, device)
-        self._first = self._trainings.at(START if recipe.top.image_size == AUTO else recipe.image_size)
+        self._first = self._begin()
         self.least = min(recipe.memory.min_micro_batch or self._first.least_micro_batch, recipe.share)
         self.search = Search(self._first.units, self._choices(), self._trainings.simulate, device)
         largest = examples.limits.max_shape
         self.shapes = steps_of(recipe, self.goal, self.least, self._first.stride, largest)
         self.probes: list[Probe] = []
         self.seconds = 0.0  # of the search, without the probes
+
+    def _begin(self) -> SimulatedTraining:
+        """A training of the size that is given, or of one to begin with, which nobody asked for."""
+        if self.recipe.top.image_size != AUTO:
+            return self._trainings.at(self.recipe.image_size)
+        try:
+            return self._trainings.at(START)
+        except ConfigError as error:
+            raise SimulationError(f"a search begins at {START[0]} x {START[1]}, but {error}") from error
 
     def plan(self) -> MemoryPlan:
         """The plan. Raises ConfigError where not even the smallest step fits."""

@@ -13,6 +13,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from hires import hydra_job, runs
+from hires.errors import HiresError
 from hires.examples import Examples, examples_of
 from hires.interfaces import ConfigError, DataError, ImageSource, MemoryPlan, Peaks
 from hires.measured_memory import Measured, measure_memory
@@ -23,6 +24,7 @@ from hires.own_policies import know_those_of_plan
 from hires.planning import Planner, budget_of
 from hires.recipe import Recipe, as_size, of_one_process, read_recipe
 from hires.settings import checked, describe
+from hires.sharding import refuse_search
 from hires.simulated_training import device_of
 from hires.unplanned import UNPLANNABLE, go_on_without
 
@@ -81,8 +83,14 @@ def _searched(
         if not recipe.may_go_unplanned:
             raise
         return _unplanned(cfg, str(error))
-    if unsaid and plan.predicted and plan.budget and plan.predicted.reserved > plan.budget * SPACIOUS:
-        fix_threshold()  # as in predictions; it costs time, which no training has to spend that has room enough
+    except HiresError:
+        raise
+    except (
+        Exception
+    ) as error:  # of code that fake tensors cannot carry out; a real fault comes up in the first step
+        if not recipe.may_go_unplanned:
+            raise
+        return _unplanned(cfg, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
     took, pinned = time.perf_counter() - begin, planner.override(plan)
     log.info("Planned in %.0f s: %s To have it without a search: %s", took, " ".join(plan.reasons), pinned)
     for note in notes:
@@ -97,11 +105,21 @@ def _unplanned(cfg: DictConfig, why: str) -> tuple[DictConfig, MemoryPlan]:
 
 def _tell_overruled(cfg: DictConfig, settled: DictConfig) -> None:
     """Warns of what the command line says otherwise than the plan that it names."""
-    said = {override.partition("=")[0].lstrip("+") for override in hydra_job.overrides()}
+    said = hydra_job.said()
     for key in _DECIDED:
         given, decided = (OmegaConf.select(each, key) for each in (cfg, settled))
         if key in said and given != decided:
             log.warning("%s: %s is overruled by memory.plan, which has %s", key, given, decided)
+
+
+def fix_malloc(recipe: Recipe, plan: MemoryPlan) -> None:
+    """Has malloc give back what is freed, as in predictions, where a plan on a CPU was predicted to need much.
+
+    It costs time, which a training need not spend that has room enough.
+    """
+    near = plan.predicted and plan.budget and plan.predicted.reserved > plan.budget * SPACIOUS
+    if near and recipe.may_go_unplanned and device_of(recipe) == "cpu":
+        fix_threshold()
 
 
 def searches(recipe: Recipe, resumed: Path | None) -> bool:
@@ -167,6 +185,7 @@ def find_plan(
     is there; a prediction keeps a margin for what is not measured. Also how it was found, and what is to be said
     of it.
     """
+    refuse_search(recipe)
     device = device_of(recipe)
     if device == "cpu" and probe:
         fix_threshold()  # so that little of the search's own memory stays with this process
@@ -200,8 +219,8 @@ def _tried(
 
 def as_a_training_would(cfg: DictConfig) -> DictConfig:
     """`hires autobatch` without its own goal where that lacks an image size, unless it was said."""
-    said = {override.partition("=")[0].lstrip("+") for override in hydra_job.overrides()}
-    if cfg.image_size == AUTO and cfg.memory.maximize == "batch" and "memory.maximize" not in said:
+    unsaid = "memory.maximize" not in hydra_job.said()
+    if cfg.image_size == AUTO and cfg.memory.maximize == "batch" and unsaid:
         cfg = cfg.copy()
         cfg.memory.maximize = None
     return cfg

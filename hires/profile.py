@@ -23,7 +23,7 @@ from hires.planning import budget_of
 from hires.recipe import Recipe, of_one_process, read_recipe
 from hires.sharding import NOTE, check_sharding
 from hires.simulated_training import SimulatedTraining, device_of
-from hires.unplanned import settled, tell_settled
+from hires.unplanned import settled_for
 from hires.visualize.memory import page, table
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,7 @@ def profile(cfg: DictConfig) -> dict[str, Any]:
     """
     console = Terminal()
     log_to(console, None)
-    tell_settled("profile", cfg)
-    cfg = settled(cfg)
+    cfg = settled_for("profile", cfg, hydra_job.said())
     recipe = read_recipe(cfg)
     recipe.given_plan()  # what is wrong with it is said before the work
     check_sharding(recipe)

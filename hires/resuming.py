@@ -40,10 +40,10 @@ def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
     kept = load_config(run_dir)
     check_not_lost(run_dir, OmegaConf.select(kept, "trainer.checkpoint_every", default=0))
     keys = [override.partition("=")[0].lstrip("+~") for override in hydra_job.overrides()]
-    return _changed(kept, independent(cfg), keys, _found_by_plan(cfg)), run_dir
+    return _changed(kept, independent(cfg), keys, _found_by_plan(cfg, kept)), run_dir
 
 
-def _found_by_plan(cfg: DictConfig) -> tuple[str, ...]:
+def _found_by_plan(cfg: DictConfig, kept: DictConfig) -> tuple[str, ...]:
     """Keys in which a run has what was found instead of what its command line says, which may be given again."""
     memory = cfg.memory
     found: tuple[str, ...] = ("image_size", "micro_batch_size", "memory.activation_checkpointing")
@@ -52,12 +52,9 @@ def _found_by_plan(cfg: DictConfig) -> tuple[str, ...]:
     if not found:
         return ()
     scaled = ("batch_size",) if memory.scale_batch_size else ()
-    # by default all is `auto`: what is said of evaluations is to count then
-    lowered = (
-        ()
-        if memory.maximize is None and memory.plan is None and memory.budget in (None, "auto")
-        else ("evaluation.batch_size",)
-    )
+    # a plan may have lowered it; less than that may be asked for
+    views, most = (OmegaConf.select(each, "evaluation.batch_size", default=1) for each in (cfg, kept))
+    lowered = ("evaluation.batch_size",) if views > most else ()
     return (*found, *scaled, *lowered, "memory.maximize", "memory.plan")
 
 
@@ -92,7 +89,11 @@ def _changed(cfg: DictConfig, given: DictConfig, keys: list[str], but: tuple[str
         for key in keys
         if key not in _WHICH_RUN
         for leaf in dict.fromkeys([*old, *new])
-        if leaf not in but and _below(leaf, key) and old.get(leaf, _ABSENT) != new.get(leaf, _ABSENT)
+        if leaf not in but
+        and _below(leaf, key)
+        and old.get(leaf, _ABSENT) != new.get(leaf, _ABSENT)
+        # a key that is newer than the run counts only where it is named itself
+        and (leaf in old or leaf == key or leaf not in new)
     }
     may = [leaf for leaf in differ if leaf in old and leaf in new and leaf.startswith(_MAY_CHANGE)]
     wrong = [

@@ -36,13 +36,19 @@ def check_sharding(recipe: Recipe) -> None:
     if recipe.trainer.compile:
         raise ConfigError(f"trainer.compile: got true, allowed {_WITH}: false")
     if recipe.to_be_planned and not recipe.memory.plan and not recipe.may_go_unplanned:
+        refuse_search(recipe)
+    said = recipe.memory.activation_checkpointing
+    if said != AUTO:
+        _check_policies({"": said} if isinstance(said, str) else said)
+
+
+def refuse_search(recipe: Recipe) -> None:
+    """Raises ConfigError for a search with split parameters, of which predictions know nothing."""
+    if recipe.sharded:
         raise ConfigError(
             f"memory: `auto` and memory.maximize are for processes that keep all parameters; {_WITH} give "
             "micro_batch_size, image_size and memory.activation_checkpointing"
         )
-    said = recipe.memory.activation_checkpointing
-    if said != AUTO:
-        _check_policies({"": said} if isinstance(said, str) else said)
 
 
 def check_whole(recipe: Recipe) -> None:

@@ -26,6 +26,7 @@ from hires.memory.profile import HALF_ON_CPU, MemoryProfile
 from hires.memory.shapes import least_micro_batch
 from hires.memory.simulate import Simulation
 from hires.memory.simulate_offload import SimulatedOffload
+from hires.memory.simulate_values import SimulationError
 from hires.memory.timeline import BUCKETS
 from hires.memory.units import Unit, find_units
 from hires.memory.workspace import MeasuredWorkspace, Operation, measure
@@ -181,7 +182,7 @@ class SimulatedTraining:
             return _unchecked(self._small_recipe(size), self.examples)
 
     def _measured(self, task: Any, size: Size) -> list[Operation]:
-        """Raises ConfigError where the network does not take images of the size."""
+        """Raises SimulationError where the network does not take images of the size."""
         task.zero_grad(set_to_none=True)  # as in a first step
         count = min(SMALL_BATCH, self.recipe.micro_batch_size)
         samples = self.examples.samples(task, count, size)
@@ -198,7 +199,10 @@ class SimulatedTraining:
                 run()  # what is done once, the first time
             return measure(run)
         except (RuntimeError, ValueError, AssertionError, TypeError):
-            _check(task, self._small_recipe(size))  # which tells why, but takes longer than the run
+            try:
+                _check(task, self._small_recipe(size))  # which tells why, but takes longer than the run
+            except ConfigError as error:  # of a size that nobody asked for
+                raise SimulationError(f"what kernels take is measured at {size}, but {error}") from error
             raise
 
 

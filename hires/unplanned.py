@@ -1,8 +1,10 @@
 """Where no plan is searched for: what `auto` stands for then, and what is said of it."""
 
 import logging
+from collections.abc import Collection
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from hires.memory.budget import UnknownBudget
 from hires.memory.policies import AUTO
@@ -16,32 +18,50 @@ UNPLANNABLE = (SimulationError, UnknownBudget)
 """Why a plan may not be found though nothing is wrong with the training."""
 
 
-def settled(cfg: DictConfig) -> DictConfig:
-    """A configuration with values where it says `auto`: 512 pixels, the whole batch, nothing recomputed.
+_INSTEAD: dict[str, Any] = {
+    "image_size": USUAL_SIDE,
+    "micro_batch_size": None,
+    "memory.activation_checkpointing": "none",
+}
+"""What stands for `auto`: 512 pixels, the whole batch, nothing recomputed."""
+
+
+def settled(cfg: DictConfig, said: Collection[str] = ()) -> DictConfig:
+    """A configuration with values where it says `auto`, but for keys and groups that were `said`.
 
     One with a goal (memory.maximize) stays as it is, as there is nothing to stand for that.
     """
     if cfg.memory.maximize is not None:
         return cfg
     cfg = cfg.copy()
-    if cfg.image_size == AUTO:
-        cfg.image_size = USUAL_SIDE
-    if cfg.micro_batch_size == AUTO:
-        cfg.micro_batch_size = None
-    if cfg.memory.activation_checkpointing == AUTO:
-        cfg.memory.activation_checkpointing = "none"
+    for key in _replaced(cfg, said):
+        OmegaConf.update(cfg, key, _INSTEAD[key])
+    if cfg.memory.budget == AUTO and "memory.budget" not in said:
+        cfg.memory.budget = None
     return cfg
 
 
-def tell_settled(command: str, *cfgs: DictConfig) -> None:
-    """Says what a command that searches for nothing takes for an image size of `auto`."""
-    if any(cfg.image_size == AUTO and settled(cfg).image_size != AUTO for cfg in cfgs):
+def _replaced(cfg: DictConfig, said: Collection[str]) -> list[str]:
+    given = {*said, *(["memory.activation_checkpointing"] if "memory" in said else [])}
+    return [key for key in _INSTEAD if key not in given and OmegaConf.select(cfg, key) == AUTO]
+
+
+def settled_for(command: str, cfg: DictConfig, said: Collection[str]) -> DictConfig:
+    """The same for a command that searches for nothing, which says so where the image size is to be found."""
+    replaced = _replaced(cfg, said) if cfg.memory.maximize is None else []
+    if "image_size" in replaced:
         log.info(
-            "image_size: auto is what a search finds, and `hires %s` makes none: taken as %d; give another by "
-            "image_size=, or the one that `hires autobatch` finds",
+            "%s: auto is what a search finds, and `hires %s` makes none: taken as %s; give others, or those that "
+            "`hires autobatch` finds",
+            ", ".join(replaced),
             command,
-            USUAL_SIDE,
+            ", ".join(_shown(key) for key in replaced),
         )
+    return settled(cfg, said)
+
+
+def _shown(key: str) -> str:
+    return "null (the whole batch)" if _INSTEAD[key] is None else str(_INSTEAD[key])
 
 
 def go_on_without(cfg: DictConfig, why: str) -> DictConfig:

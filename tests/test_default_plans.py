@@ -1,5 +1,6 @@
 """What is planned where nothing is said: image size, micro-batch, policies; and trainings without a plan."""
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,7 +11,8 @@ from omegaconf import OmegaConf
 from hires import planning, plans
 from hires.autobatch import found as said_of
 from hires.examples import Examples
-from hires.interfaces import DataLimits
+from hires.interfaces import ConfigError, DataLimits
+from hires.losses.segmentation import SegmentationLoss
 from hires.memory.allocator_settings import MIB
 from hires.memory.budget import UnknownBudget
 from hires.memory.predictions import Shape
@@ -160,6 +162,39 @@ def test_a_training_that_cannot_be_planned_goes_on(monkeypatch, caplog, error):
             plans.planned(cfg, plans.read_recipe(cfg), SimpleNamespace(), None)
 
 
+def test_code_that_cannot_be_simulated_ends_no_training(monkeypatch, caplog):
+    """A loss that asks for numpy, as those by distance transforms do."""
+    original = SegmentationLoss.forward
+
+    def forward(self, *args, **kwargs):
+        args[0].detach().cpu().numpy()
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(SegmentationLoss, "forward", forward)
+    cfg = composed(*NETWORK)
+    source = SimpleNamespace()
+    monkeypatch.setattr(plans, "examples_of", lambda *_: (Examples(("a", "b", "c"), DataLimits()), []))
+    cfg, plan = plans.planned(cfg, plans.read_recipe(cfg), source, None)
+    assert plan.image_size == (512, 512)
+    assert "numpy" in caplog.text
+    cfg = composed(*NETWORK, "memory.budget=8GiB")
+    with pytest.raises(RuntimeError, match="numpy"):
+        plans.planned(cfg, plans.read_recipe(cfg), source, None)
+
+
+def test_what_was_said_is_never_replaced():
+    cfg = composed("memory=auto", "image_size=auto", "memory.budget=auto", command="profile")
+    said = settled(cfg, {"memory", "image_size", "memory.budget"})
+    assert (said.image_size, said.micro_batch_size) == ("auto", None)
+    assert (said.memory.activation_checkpointing, said.memory.budget) == ("auto", "auto")
+    assert settled(cfg).memory.budget is None
+
+
+def test_rungs_recompute_where_the_choices_let_them(planner):
+    plan = planner("memory.budget=1000GiB", "memory.choices=[none,selective]").plan()
+    assert set(plan.rungs[0].policies.values()) == {"selective"}
+
+
 @pytest.mark.parametrize(
     ("said", "probed"), [((), False), (("memory.budget=8GiB",), True), (("memory.maximize=throughput",), True)]
 )
@@ -180,6 +215,20 @@ def test_on_a_cpu_plans_are_tried_where_a_budget_or_a_goal_was_said(monkeypatch,
 def test_autobatch_finds_what_a_training_would_find():
     assert plans.as_a_training_would(composed(command="autobatch")).memory.maximize is None
     assert plans.as_a_training_would(composed("image_size=128", command="autobatch")).memory.maximize == "batch"
+
+
+def test_no_plan_is_searched_for_with_split_parameters():
+    cfg = composed(*NETWORK, "trainer.strategy=fsdp2", "trainer.devices=2")
+    with pytest.raises(ConfigError, match="processes that keep all parameters"):
+        plans.find_plan(cfg, plans.read_recipe(cfg))
+
+
+def test_a_profile_for_a_gpu_that_is_not_here_needs_no_budget(hires, tmp_path):
+    code, output, error = hires("profile", *NETWORK[:4], "memory.device=cuda", f"run_dir={tmp_path / 'run'}")
+    assert code == 0, error
+    told = "image_size, micro_batch_size, memory.activation_checkpointing: auto is what a search finds"
+    assert told in " ".join(output.split())
+    assert json.loads((tmp_path / "run" / "memory.json").read_text())["plan"]["image_size"] == [512, 512]
 
 
 def test_experiments_search_for_nothing():

@@ -2,7 +2,9 @@
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -10,8 +12,10 @@ import pytest
 import torch
 import yaml
 
+from hires import build
 from hires.errors import ConfigError
 from hires.instantiate import allowed_function
+from hires.interfaces import MemoryPlan
 from hires.memory.kinds import KINDS
 from hires.own_policies import know_those_of_settings
 from tests.command_lines import Hires
@@ -64,6 +68,16 @@ def test_nothing_is_imported_that_the_command_line_does_not_allow(
     know_those_of_settings(memory)
     assert OWN in KINDS
     assert (tmp_path / "imported").exists()
+
+
+def test_every_process_knows_those_of_a_plan_that_another_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_command_line(monkeypatch, ALLOWED)
+    rung = MemoryPlan(2, 1, (64, 64), "32-true", {"stage1": OWN})
+    plan = replace(rung, policies={"stage1": "none"}, rungs=(rung,))
+    answers = iter([False, ("configuration", plan)])  # whether to search; the plan
+    ranks = SimpleNamespace(by_main=lambda _: next(answers), together=lambda call: call())
+    assert build._agreed(None, None, None, None, ranks) == ("configuration", plan)
+    assert OWN in KINDS
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,24 @@ def test_what_may_change_does_and_the_rest_stays():
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.seed, cfg.run_dir) == (0.2, 0.0, 0, None)
 
 
+def test_a_key_that_is_newer_than_the_run_counts_where_it_is_named():
+    given = OmegaConf.merge(OmegaConf.create(KEPT), {"backbone": {"newer": 1}, "optimizer": {"newer": 1}})
+    cfg = resuming._changed(OmegaConf.create(KEPT), given, ["backbone", "optimizer", "optimizer.lr"])
+    assert cfg == KEPT
+    with pytest.raises(ConfigError, match="optimizer.newer: got 1, but the run has no such key"):
+        resuming._changed(OmegaConf.create(KEPT), given, ["optimizer.newer"])
+
+
+@pytest.mark.parametrize(("said", "stays"), [(16, True), (4, True), (2, False)])
+def test_what_a_plan_lowered_is_not_raised_by_the_same_command_line(said, stays):
+    auto = {"image_size": "auto", "micro_batch_size": "auto", "batch_size": 8}
+    memory = {"maximize": None, "plan": None, "budget": "auto", "scale_batch_size": False}
+    memory["activation_checkpointing"] = "auto"
+    cfg = OmegaConf.create({**auto, "memory": memory, "evaluation": {"batch_size": said}})
+    found = resuming._found_by_plan(cfg, OmegaConf.create({"evaluation": {"batch_size": 4}}))
+    assert ("evaluation.batch_size" in found or said == 4) == stays
+
+
 def test_what_has_changed_is_told_in_one_line(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("hires"), "propagate", True)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(KEPT))

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from hires.data.disagreement import agreed, difference
 from hires.data.glob_keys import kept_by, key_of
 from hires.data.globbing import Found
-from hires.data.letter_case import warn_of_other_case
+from hires.data.letter_case import other_case, warn_of_other_case
 from hires.interfaces import DataError
 
 log = logging.getLogger(__name__)
@@ -106,8 +106,12 @@ def find(root: Path, pattern: str, what: str, accept: Callable[[str], bool] = bo
             )
         keyed[key] = path
     if not keyed:
+        other = other_case(root, pattern, (), accept)
+        case = (
+            f"data.{what}={other.both!r} does, with {other.paths[0]}" if other else "upper and lower case differ"
+        )
         raise DataError(
-            f"{root}: no file matches data.{what}={pattern!r} (upper and lower case differ); "
+            f"{root}: no file matches data.{what}={pattern!r} ({case}); "
             f"{root} has {some(_inside(root)) or 'nothing that can be read'}"
         )
     warn_of_other_case(root, what, pattern, keyed, accept)

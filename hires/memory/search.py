@@ -129,8 +129,10 @@ class Search:
         return self.smallest(shape).policies if self._learnt else self._predictions.choices[self._thrifty()]
 
     def _thrifty(self) -> str:
-        choices = self._predictions.choices
-        return next((name for name in THRIFTY if name in choices), next(iter(choices)))
+        """Of the choices, the one that should need least; of unknown ones, the last that keeps less than all."""
+        choices = list(self._predictions.choices)
+        others = [name for name in reversed(choices) if name != "none"]
+        return next((name for name in THRIFTY if name in choices), (others or choices)[0])
 
     def least(self, shape: Shape) -> float:
         """Bytes that a step of the shape reserves at least, by an estimate."""

@@ -18,7 +18,7 @@ def _score(row: Row | None, key: str) -> str:
     return NOT_RUN if value is None else f"{value:.3f}"
 
 
-def _minutes(row: Row | None) -> str:
+def minutes_of(row: Row | None) -> str:
     """Of training and evaluation, and on what; nothing where they were not taken."""
     if row is None or "minutes" not in row:
         return ""
@@ -40,7 +40,7 @@ def _made(*names: str) -> str:
 def _ways(names: Mapping[str, str], scores: Sequence[str]) -> list[list[str]]:
     runs = _runs()
     return [
-        [words, *(_score(runs.get(name), key) for key in scores), _minutes(runs.get(name))]
+        [words, *(_score(runs.get(name), key) for key in scores), minutes_of(runs.get(name))]
         for name, words in names.items()
     ]
 
@@ -103,7 +103,7 @@ SETS = {
 def sets() -> str:
     runs = _runs()
     rows = [
-        [f"`{name.partition(',')[0]}`", images, _listed(runs.get(name), *keys), _minutes(runs.get(name))]
+        [f"`{name.partition(',')[0]}`", images, _listed(runs.get(name), *keys), minutes_of(runs.get(name))]
         for name, (images, keys) in SETS.items()
     ]
     return table(["experiment", "images", "scores on held-out images", "minutes"], rows, _made(*SETS))

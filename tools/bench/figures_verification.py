@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import results
 from figures import BLOCKS, NOT_RUN, NotRun, bench, span
-from figures_trainings import _minutes as minutes_of
+from figures_trainings import minutes_of
 
 Row = Mapping[str, Any]
 SHOWN = 3  # commits of a row

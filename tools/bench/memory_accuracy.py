@@ -83,6 +83,7 @@ def run(case: Case, folder: Path) -> dict[str, Any]:
         f"batch_size={case.batch}",
         f"micro_batch_size={case.micro}",
         f"trainer.precision={case.precision}",
+        "memory=fixed",
         f"memory.activation_checkpointing={case.policy}",
         "trainer.accelerator=cpu",
         "memory.measure=true",

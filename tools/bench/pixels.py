@@ -51,6 +51,8 @@ def config_of(model: str, backbone: str, *more: str) -> DictConfig:
         "backbone.pretrained=false",
         f"model.num_classes={CLASSES}",
         "batch_size=1",
+        "micro_batch_size=1",
+        "memory=fixed",
         *more,
     ]
     with initialize_config_dir(str(Path("configs").absolute()), version_base="1.3"):

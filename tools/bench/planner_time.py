@@ -39,6 +39,8 @@ def planned(backbone: str) -> tuple[int, Found]:
         "backbone.pretrained=false",
         f"model.num_classes={CLASSES}",
         "batch_size=2",
+        "micro_batch_size=null",
+        "memory=fixed",
         "task.loss.dice=0",
     ]
     with initialize_config_dir(str(Path("configs").absolute()), version_base="1.3"):

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRAINING = [
     *("data=mask_folder", "data.images=images/*.png", "data.masks=masks/*.png", "data.workers=0"),
     *("backbone.name=resnet10t", "backbone.pretrained=false", "image_size=64", "batch_size=2"),
+    *("micro_batch_size=null", "memory=fixed"),  # without a search
     *("trainer.max_steps=2", "trainer.accelerator=cpu"),
 ]
 HIRES = "import sys; from hires.cli import main; sys.exit(main())"
