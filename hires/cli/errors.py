@@ -213,9 +213,9 @@ def _key_problems(override: Override, base: DictConfig) -> Iterator[str]:
 
 
 def _one_policy_for_all(key: str, base: DictConfig) -> Iterator[str]:
-    """A policy of one stage would replace a policy of all, and leave the others without any."""
+    """A policy of one stage would replace a policy of all, and leave the others without any; `auto` is none."""
     value = OmegaConf.select(base, _POLICIES, throw_on_missing=False)
-    if key.startswith(f"{_POLICIES}.") and isinstance(value, str) and value != "none":
+    if key.startswith(f"{_POLICIES}.") and isinstance(value, str) and value not in ("none", "auto"):
         stage = key.removeprefix(f"{_POLICIES}.")
         yield f"{key}: one policy, {value}, is set for all; give all in one: {_POLICIES}={{{stage}: ..., ...}}"
 
