@@ -22,7 +22,7 @@ from hires.ops.plain_yaml import read_plain
 from hires.ops.process_memory import fix_threshold
 from hires.own_policies import know_those_of_plan
 from hires.planning import Planner, budget_of
-from hires.recipe import Recipe, as_size, of_one_process, read_recipe
+from hires.recipe import USUAL_SIDE, Recipe, as_size, of_one_process, read_recipe
 from hires.settings import checked, describe
 from hires.sharding import refuse_search
 from hires.simulated_training import device_of
@@ -77,6 +77,8 @@ def _searched(
     if recipe.sharded and recipe.may_go_unplanned:
         return _unplanned(cfg, "trainer.strategy=fsdp2, and predictions are for whole parameters")
     unsaid, begin = recipe.may_go_unplanned and device_of(recipe) == "cpu", time.perf_counter()
+    if unsaid and "memory.max_image_size" not in hydra_job.said():
+        recipe = replace(recipe, memory=replace(recipe.memory, max_image_size=USUAL_SIDE))
     try:
         plan, planner, notes = find_plan(cfg, recipe, source, budget, probe=not unsaid)
     except UNPLANNABLE as error:

@@ -182,6 +182,24 @@ def test_code_that_cannot_be_simulated_ends_no_training(monkeypatch, caplog):
         plans.planned(cfg, plans.read_recipe(cfg), source, None)
 
 
+@pytest.mark.parametrize(
+    ("said", "most"), [((), 512), (("memory.max_image_size=1024",), 1024), (("memory.budget=8GiB",), 1024)]
+)
+def test_on_a_cpu_windows_are_smaller_unless_something_was_said(monkeypatch, said, most):
+    seen = []
+
+    def find(cfg, recipe, source, budget, *, probe):
+        seen.append(recipe.memory.max_image_size)
+        raise SimulationError("enough")
+
+    monkeypatch.setattr(plans, "find_plan", find)
+    monkeypatch.setattr(plans.hydra_job, "overrides", lambda: list(said))
+    cfg = composed(*NETWORK, *said)
+    with suppress(SimulationError):
+        plans.planned(cfg, plans.read_recipe(cfg), SimpleNamespace(), None)
+    assert seen == [most]
+
+
 def test_what_was_said_is_never_replaced():
     cfg = composed("memory=auto", "image_size=auto", "memory.budget=auto", command="profile")
     said = settled(cfg, {"memory", "image_size", "memory.budget"})

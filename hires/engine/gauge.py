@@ -43,13 +43,14 @@ class Gauge:
             self.reserved, self._growth = self._growth.bytes, None
 
     def so_far(self) -> tuple[int | None, int | None]:
-        """The most that was allocated and reserved until now; on the CPU what is reserved now, or was at first."""
+        """The most that was allocated and reserved; on the CPU what is reserved now, or was in the first steps."""
         if self._cuda:
             return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved() + self._context
         now = vm_data()
+        most = self._growth.bytes if self._growth is not None else self.reserved
         if now is None or self._before is None:
-            return None, self.reserved
-        return None, max(now - self._before, self.reserved or 0)
+            return None, most
+        return None, max(now - self._before, most or 0)
 
     def peaks(self, ranks: Ranks) -> tuple[int | None, int | None]:
         """What was allocated and reserved, of the processes where it was most."""

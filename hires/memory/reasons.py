@@ -21,7 +21,8 @@ def why(
     beyond: Shape | None = None,
 ) -> Iterator[str]:
     """What was chosen, what it costs, and what the next one larger than it, or than `beyond`, would need."""
-    again = f", and computes {found.cost:.0%} of a step again" if found.cost else ", and computes nothing again"
+    share = f"{found.cost:.0%}" if found.cost >= 0.005 else "less than 1%"
+    again = f", and computes {share} of a step again" if found.cost else ", and computes nothing again"
     takes = f"is predicted to reserve {size(found.reserved)}" if measured is None else f"reserves {size(measured)}"
     yield f"{in_words(found.shape).capitalize()} {takes} of {size(budget)}{again} (estimated)."
     larger = [shape for shape in shapes if shape.pixels > (beyond or found.shape).pixels]

@@ -38,6 +38,15 @@ def test_the_most_of_the_first_steps():
     assert gauge.allocated is None
 
 
+def test_the_first_steps_are_told_by_their_most():
+    with Gauge("cpu", before=vm_data()) as gauge:
+        taken = memory(64)
+        while (gauge._growth.bytes or 0) < 60 * MIB:
+            pass
+        taken.close()
+        assert gauge.so_far()[1] >= 60 * MIB
+
+
 def test_what_is_made_before_the_steps_counts():
     with Gauge("cpu") as gauge:
         kept = memory(48)
