@@ -137,7 +137,9 @@ class Recipe:
             )
         share, micro = self.share, self.micro_batch_size
         if micro > share:
-            raise ConfigError(f"micro_batch_size: got {micro}, allowed: at most {self.described_share}; auto finds one")
+            raise ConfigError(
+                f"micro_batch_size: got {micro}, allowed: at most {self.described_share}; auto finds one"
+            )
         return MemoryPlan(
             micro_batch_size=micro,
             accumulation_steps=-(-share // micro),
