@@ -137,8 +137,11 @@ def prediction_time() -> str:
 
 @block
 def search_time() -> str:
-    found = bench("prediction_time")["search"]
-    return f"{found['simulations']} simulations in {found['seconds']:.0f} s, and ends at {found['side']} pixels"
+    found = bench("prediction_time")["searches"]
+    return "; ".join(
+        f"{name}: {each['simulations']} simulations in {each['seconds']:.0f} s, up to {each['side']} pixels"
+        for name, each in found.items()
+    )
 
 
 @block

@@ -103,16 +103,24 @@ def prediction_time() -> Seen:
     further = [row["further"] for row in content["cases"].values()]
     seconds = zip(content["cases"], first, further, strict=True)
     each = "; ".join(f"{name}: {begun:.1f} s, then {after:.1f} s" for name, begun, after in seconds)
-    text = f"{each} (of the processor, load average {content['load_average']:.1f})"
+    text = f"{each} (of the processor, {_load(content)})"
     return Seen(text, max(first) <= 8 and max(further) <= 2, [content])
 
 
 @claim("prediction_time", "search")
 def search_time() -> Seen:
     content = bench("prediction_time")
-    found = content["search"]
-    text = f"{found['seconds']:.0f} s of the processor, {found['simulations']} simulations"
-    return Seen(f"{text} (load average {content['load_average']:.1f})", found["seconds"] <= 20, [content])
+    each = "; ".join(
+        f"{name}: {found['seconds']:.0f} s, {found['simulations']} simulations"
+        for name, found in content["searches"].items()
+    )
+    slowest = max(found["seconds"] for found in content["searches"].values())
+    return Seen(f"{each} (of the processor, {_load(content)})", slowest <= 20, [content])
+
+
+def _load(content: Mapping[str, Any]) -> str:
+    """Of a measurement, at its begin and end."""
+    return "load average {:.1f} to {:.1f}".format(*content["load_average"])
 
 
 @claim("autobatch")

@@ -1,7 +1,7 @@
 """Step time of the planner's policies at the peak of timm's own flag, against the flag and everything kept.
 
-The peak is predicted for 2 images of 512 x 512 in float32 on the CPU; steps are timed at 2 of 256 x 256, all ways
-in turns in one process.
+The peak is predicted for 2 images of 512 x 512 in float32 on the CPU, and steps of them are timed, all ways in
+turns in one process. (Of smaller images Python's part of a step would be larger, which the estimates do not know.)
 """
 
 import argparse
@@ -67,7 +67,7 @@ def times(backbone: str, found: Found, side: int, rounds: int) -> dict[str, floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--side", type=int, default=256)
+    parser.add_argument("--side", type=int, default=SHAPE.height)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, default=Path("docs/bench/planner_time.json"))
     options = parser.parse_args()

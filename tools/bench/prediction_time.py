@@ -1,8 +1,8 @@
 """Processor seconds of predicting the memory of a step, and of a search, for networks of 90 M parameters.
 
 For each: making the training without memory, the prediction under the first policy (on the CPU kernels' workspace
-is measured in it, once a model), and the mean of further ones. The search is for the largest square image within
-8 GiB, and counts its simulations.
+is measured in it, once a model), and the mean of further ones. The searches are for the largest square image
+within 8 GiB, and count their simulations.
 """
 
 import argparse
@@ -29,6 +29,7 @@ CASES = {
     "FCOS, 2 x 1024 x 1024, CUDA, bf16": ("fcos", "cuda", "bf16-mixed", Shape(2, 1024, 1024)),
     "FPN, 2 x 512 x 512, CPU, float32": ("fpn", "cpu", "32-true", Shape(2, 512, 512)),
 }
+SEARCHES = {"CUDA, bf16": ("cuda", "bf16-mixed"), "CPU, float32": ("cpu", "32-true")}
 BUDGET = 8 * 2**30
 
 
@@ -50,9 +51,9 @@ def predicted(model: str, device: str, precision: str, shape: Shape) -> dict[str
     return {"parameters": parameters, "build": build, "first": first, "further": statistics.mean(further)}
 
 
-def searched() -> dict[str, Any]:
-    """The search of the FPN on CUDA: its seconds, how often it simulated, and what it found."""
-    made, count = trainings("fpn", "cuda", "bf16-mixed"), 0
+def searched(device: str, precision: str) -> dict[str, Any]:
+    """The search of the FPN: its seconds, how often it simulated, and what it found."""
+    made, count = trainings("fpn", device, precision), 0
 
     def simulate(*words: Any) -> Any:
         nonlocal count
@@ -61,7 +62,7 @@ def searched() -> dict[str, Any]:
 
     begin = time.process_time()
     first = made.at((256, 256))
-    search = Search(first.units, {name: name for name in MIXED}, simulate, "cuda")
+    search = Search(first.units, {name: name for name in MIXED}, simulate, device)
     found = search.largest(shapes([1], sizes((1, 1), first.stride, (0, 0))), BUDGET)
     assert found is not None
     return {"seconds": time.process_time() - begin, "simulations": count, "side": found.shape.height}
@@ -78,10 +79,12 @@ def main() -> None:
             f"{name:36} build {row['build']:.1f} s, first {row['first']:.1f}, further {row['further']:.1f}",
             flush=True,
         )
-    content["search"] = found = searched()
+    content["searches"] = {}
+    for name, (device, precision) in SEARCHES.items():
+        found = content["searches"][name] = searched(device, precision)
+        print(f"search, {name}: {found['seconds']:.1f} s, {found['simulations']} simulations", flush=True)
     content["load_average"] = [content["load_average"], os.getloadavg()[0]]
     write(options.out, content)
-    print(f"search: {found['seconds']:.1f} s, {found['simulations']} simulations, {found['side']} pixels a side")
 
 
 if __name__ == "__main__":
