@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import cv2
 import numpy as np
@@ -77,13 +78,15 @@ def _as_before(monkeypatch):
     from hydra.core.hydra_config import HydraConfig
 
     from hires.data.formats import image_file
+    from hires.memory.kinds import KINDS
 
     monkeypatch.setattr(image_file, "_max_pixels", image_file._max_pixels)
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
     monkeypatch.setattr(GlobalHydra.instance(), "hydra", None)
     handlers = list(logging.getLogger().handlers)  # Hydra adds some
     _reset_loggers()  # a fixture of a whole module may have run a command, too
-    yield
+    with mock.patch.dict(KINDS):  # the policies that a command line named
+        yield
     logging.getLogger().handlers = handlers
     _reset_loggers()
 

@@ -1,8 +1,8 @@
 """Processor seconds of predicting the memory of a step, and of a search, for networks of 90 M parameters.
 
 For each: making the training without memory, the prediction under the first policy (on the CPU kernels' workspace
-is measured in it, once a model), and the mean of further ones. The searches are for the largest square image
-within 8 GiB, and count their simulations.
+is measured in it, once a model), and the mean of further ones. The searches are those for the largest square
+image within 8 GiB that come before a first probe; their simulations are counted.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from hires.interfaces import DataLimits
 from hires.memory.predictions import Shape
 from hires.memory.search import Search
 from hires.memory.shapes import shapes, sizes
-from hires.planning import Trainings
+from hires.planning import UNMEASURED, Trainings
 from hires.recipe import read_recipe
 
 BACKBONE = "convnext_base"
@@ -63,7 +63,8 @@ def searched(device: str, precision: str) -> dict[str, Any]:
     begin = time.process_time()
     first = made.at((256, 256))
     search = Search(first.units, {name: name for name in MIXED}, simulate, device)
-    found = search.largest(shapes([1], sizes((1, 1), first.stride, (0, 0))), BUDGET)
+    room = round(BUDGET * (1 - UNMEASURED[precision]))  # as before the first probe
+    found = search.largest(shapes([1], sizes((1, 1), first.stride, (0, 0))), room)
     assert found is not None
     return {"seconds": time.process_time() - begin, "simulations": count, "side": found.shape.height}
 
