@@ -75,8 +75,8 @@ def compare(cfg: DictConfig, settings: dict[str, Setting] | None = None) -> dict
 
 
 def _settled(setting: Setting) -> Setting:
-    own = {override.partition("=")[0].lstrip("+~") for override in setting.overrides}
-    return setting._replace(cfg=settled_for("compare", setting.cfg, hydra_job.said() | own))
+    said = [*hydra_job.said(), *hydra_job.said(setting.overrides)]
+    return setting._replace(cfg=settled_for("compare", setting.cfg, said))
 
 
 def _compare_runs(cfg: DictConfig, console: Terminal) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What Hydra knows of the job that runs; nothing outside of hydra.main, as in a notebook."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ def overrides() -> list[str]:
     return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
 
 
-def said() -> set[str]:
-    """The keys and groups that the command line names."""
-    return {override.partition("=")[0].lstrip("+~") for override in overrides()}
+def said(words: Iterable[str] | None = None) -> list[str]:
+    """The keys and groups that some overrides name; those of the command line, where none are given."""
+    return [word.partition("=")[0].lstrip("+~") for word in (overrides() if words is None else words)]
 
 
 def choices() -> dict[str, Any]:

@@ -39,8 +39,7 @@ def continued(cfg: DictConfig) -> tuple[DictConfig, Path | None]:
     check_free(run_dir)
     kept = load_config(run_dir)
     check_not_lost(run_dir, OmegaConf.select(kept, "trainer.checkpoint_every", default=0))
-    keys = [override.partition("=")[0].lstrip("+~") for override in hydra_job.overrides()]
-    return _changed(kept, independent(cfg), keys, _found_by_plan(cfg, kept)), run_dir
+    return _changed(kept, independent(cfg), hydra_job.said(), _found_by_plan(cfg, kept)), run_dir
 
 
 def _found_by_plan(cfg: DictConfig, kept: DictConfig) -> tuple[str, ...]:

@@ -32,7 +32,10 @@ class LivePeak(TorchDispatchMode):
         self.start = self.live
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
+        return self._counted(function, args, kwargs or {})
+
+    def _counted(self, function: Any, args: Any, kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
         for tensor in leaves(result, Tensor):
             self.count(tensor)
         return result
@@ -114,9 +117,7 @@ class Recorder(LivePeak):
     def _recorded(self, function: Any, args: Any, kwargs: Any) -> Any:
         timeline, place = self.timeline, self.place
         timeline.arrive(place)
-        result = function(*args, **kwargs)
-        for tensor in leaves(result, Tensor):
-            self.count(tensor)
+        result = self._counted(function, args, kwargs)
         done = work(function, args, kwargs, result, self._device)
         timeline.work[place] = timeline.work.get(place, 0.0) + done
         extra = self._workspace(function, args, result) if self._workspace else 0
